@@ -41,7 +41,7 @@ fn seeds() {
         for (state, kills) in seen.controllers_killed.iter().zip(&seen.boxes_killed).enumerate() {
             assert!(*kills.0 > 20 && *kills.1 > 20, "state {state}: {seen:?}");
         }
-        assert!(seen.pauses > 500 && seen.resizes > 500, "{seen:?}");
+        assert!(seen.pauses > 1000 && seen.resizes > 1000, "{seen:?}");
         assert!(seen.reverts > 20 && seen.refusals > 500, "{seen:?}");
     }
 }

@@ -215,12 +215,11 @@ impl Core {
         match action {
             Action::Command { node, command } => {
                 self.note(&command);
-                let Some(peer) = self.nodes.get(&node) else { return };
-                if peer.outbox.try_send(Ok(command_to_proto(&command))).is_err() {
-                    self.snapshot.slow_peers += 1;
-                    self.nodes.remove(&node);
-                    self.controller.handle_node_gone(self.now_ns(), node);
-                }
+                self.tell_node(node, command_to_proto(&command));
+            }
+            Action::Settled { node } => {
+                let command = Some(v1::command::Command::Settled(v1::Settled {}));
+                self.tell_node(node, v1::Command { command });
             }
             Action::Reply { job, rank, reply } => {
                 self.reply(job, rank, convert::reply_to_proto(&reply));
@@ -239,6 +238,7 @@ impl Core {
                 }
             }
             Action::State { job, state, after_ns } => self.tell_state(job, state, after_ns),
+            Action::Unpaused { job, problem } => self.tell_unpaused(job, problem),
             Action::Rounds { job, rank, word } => {
                 self.reply(job, rank, convert::round_word(word));
             }

@@ -40,6 +40,16 @@ struct Resized<'a> {
     refused: Option<&'a String>,
 }
 
+/// A line of a pause that came to nothing.
+#[derive(Debug, Serialize)]
+struct Unpaused<'a> {
+    t_ns: u64,
+    event: &'static str,
+    job: &'a str,
+    /// Why the job goes on.
+    refused: &'a str,
+}
+
 /// A line of a group.
 #[derive(Debug, Serialize)]
 struct Installed {
@@ -109,6 +119,14 @@ impl Events {
     pub fn resized(&mut self, job: &str, outcome: &Result<Resize, String>) -> std::io::Result<()> {
         let (resize, refused) = (outcome.as_ref().ok(), outcome.as_ref().err());
         self.write(&Resized { t_ns: monotonic_ns(), event: "job_resized", job, resize, refused })
+    }
+
+    /// Writes of a pause that came to nothing.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn unpaused(&mut self, job: &str, refused: &str) -> std::io::Result<()> {
+        self.write(&Unpaused { t_ns: monotonic_ns(), event: "job_unpaused", job, refused })
     }
 
     fn write(&mut self, line: &impl Serialize) -> std::io::Result<()> {

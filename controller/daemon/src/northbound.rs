@@ -98,6 +98,7 @@ impl Workers for Northbound {
         match answered.await.map_err(|_| gone())? {
             Ok(standstill_ns) => Ok(Response::new(v1::PauseJobReply { standstill_ns })),
             Err(Unpaused::Untold(error)) => Err(not_steered(&error)),
+            Err(Unpaused::GivenUp(problem)) => Err(Status::aborted(problem)),
             Err(Unpaused::Resumed) => {
                 let problem = "name: somebody had the job go on before it stood still";
                 Err(Status::aborted(problem))

@@ -102,6 +102,11 @@ pub enum Action {
         /// What.
         command: Command,
     },
+    /// Tell a box that it holds all that there is for it.
+    Settled {
+        /// Which.
+        node: NodeId,
+    },
     /// Tell a worker.
     Reply {
         /// Its job.
@@ -141,6 +146,13 @@ pub enum Action {
         state: JobState,
         /// Once it stands still: how long that took from the word on.
         after_ns: Option<u64>,
+    },
+    /// Tell whoever waits for it, and write down: a job that was to pause goes on.
+    Unpaused {
+        /// The job.
+        job: JobId,
+        /// Why.
+        problem: String,
     },
     /// Tell a worker of an allreduce who its cohort is, or what it may do.
     Rounds {

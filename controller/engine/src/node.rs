@@ -36,6 +36,8 @@ pub(super) struct Node {
     /// What it holds for jobs, as it says: at most [`HOLDINGS_MAX`].
     holdings: BTreeSet<(JobId, Holding)>,
     applies_bands: bool,
+    /// It was told, on this stream, that it holds all that there is for it.
+    is_settled: bool,
 }
 
 /// What a hello of a box says of its lives.
@@ -65,6 +67,7 @@ impl Node {
             commands: 0,
             holdings: BTreeSet::new(),
             applies_bands: false,
+            is_settled: false,
         }
     }
 
@@ -145,11 +148,17 @@ impl Node {
         self.applies_bands = applies_bands;
     }
 
+    /// It holds all that there is for it; true if it is to be told so.
+    pub(super) const fn settle(&mut self) -> bool {
+        self.is_attached && !core::mem::replace(&mut self.is_settled, true)
+    }
+
     /// It attaches, in this life.
     pub(super) fn attach(&mut self, now_ns: u64, life: u64) -> Arrival {
         let before = self.life.replace(life);
         (self.heard_ns, self.came_ns) = (Some(now_ns), Some(now_ns));
         (self.is_attached, self.gone_ns) = (true, None);
+        self.is_settled = false;
         (self.refuses_until_ns, self.refusals) = (0, 0);
         let is_new_life = before.is_some_and(|before| before != life);
         Arrival { is_new_life, is_new_here: before.is_none() || is_new_life }

@@ -17,6 +17,7 @@ use weft_wire::{GroupId, JobId};
 
 use super::job::{Group, GroupState};
 use super::message::Action;
+use super::reduce::Reduce;
 use super::steered::{SteerError, Steerer};
 use super::{Controller, Why};
 
@@ -74,6 +75,14 @@ impl Controller {
         self.tell_state(id, None);
         self.need_plan(Why::Failure);
         Ok(id)
+    }
+
+    /// Whether a job is paused and stands still.
+    #[must_use]
+    pub fn stands(&self, job: JobId) -> bool {
+        let pushed = self.jobs.get(&job).map(|job| job.pause.state());
+        let state = pushed.or_else(|| self.reduces.get(&job).map(Reduce::state));
+        state == Some(JobState::Paused)
     }
 
     /// Groups of a job that nobody was granted end; their updates wait.

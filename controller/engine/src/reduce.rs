@@ -290,6 +290,16 @@ impl Controller {
             job.attach_box(|holding| held.contains(&(id, holding)));
             self.settle_reduce(id);
         }
+        self.settle_box(node);
+    }
+
+    /// Tells a box that it holds all that there is for it, once it does: till then it does not say
+    /// of any lease that it has none.
+    fn settle_box(&mut self, node: NodeId) {
+        let mut jobs = self.reduces.values().filter(|job| job.node == node);
+        if jobs.all(Reduce::is_box_settled) && self.nodes[node.index()].settle() {
+            self.actions.push_back(Action::Settled { node });
+        }
     }
 
     pub(super) fn detach_reduce_box(&mut self, node: NodeId) {
@@ -307,6 +317,7 @@ impl Controller {
         if let Some(known) = self.reduces.get_mut(&job).filter(|known| known.node == node) {
             known.handle_box(now_ns, event);
             self.settle_reduce(job);
+            self.settle_box(node);
         }
     }
 
@@ -342,6 +353,9 @@ impl Controller {
                 Out::Hold(command) => self.command(node, Command::Holding(command)),
                 Out::State(state, after_ns) => {
                     self.actions.push_back(Action::State { job: id, state, after_ns });
+                }
+                Out::Unpaused(problem) => {
+                    self.actions.push_back(Action::Unpaused { job: id, problem });
                 }
                 Out::Resized(outcome) => {
                     self.actions.push_back(Action::Resized { job: id, outcome });

@@ -52,6 +52,12 @@ pub enum SteerError {
         /// Slots that others leave.
         free: usize,
     },
+    /// It has no round left to stop before.
+    #[error("name: the job has begun the last of its {rounds} rounds; it ends by itself")]
+    Ending {
+        /// Rounds of the whole job.
+        rounds: u64,
+    },
     /// A push job's workers come and go by themselves.
     #[error("name: a push job has no lease to resize; register it with other workers")]
     Pushed,

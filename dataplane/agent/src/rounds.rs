@@ -71,6 +71,8 @@ impl Rounds {
     /// The next round begins.
     pub fn handle_begin(&mut self) {
         self.next = self.next.saturating_add(1);
+        // What was kept is of a round before.
+        self.has_kept = false;
     }
 
     /// The checkpoint is kept, where it outlives the worker.
@@ -215,6 +217,19 @@ mod tests {
         assert_eq!(rounds.step(u64::MAX), Step::Wait);
         rounds.handle_over();
         assert_eq!(rounds.step(0), Step::End);
+    }
+
+    /// A resize was given up, the job went on, and is resized again.
+    #[test]
+    fn what_was_kept_counts_for_its_own_boundary_only() {
+        let mut rounds = Rounds::new(4);
+        rounds.handle_order(1, RoundOrder::Leave(4));
+        rounds.handle_kept();
+        assert_eq!(rounds.position().halt, Halt::Left);
+        rounds.handle_order(2, RoundOrder::Go);
+        rounds.handle_begin();
+        rounds.handle_order(3, RoundOrder::Leave(5));
+        assert_eq!((rounds.step(0), rounds.position().halt), (Step::Keep, Halt::Stopped));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weft_config::node::BandsBy;
 use weft_engine::random::Seed;
 use weft_engine::role::aggregator::Aggregator;
-use weft_engine::table::Table;
+use weft_engine::table::{ArenaConfig, Table};
 use weft_io::Port;
 use weft_io::bands::BandsConfig;
 use weft_io::record::Recorded;
@@ -45,7 +45,18 @@ impl Settings {
         seed: impl Into<Seed>,
         kernels: &'static Kernels,
     ) -> Aggregator {
-        Aggregator::of_seed(table, lane, &seed.into(), kernels).with_strangers(self.strangers)
+        let seed = seed.into();
+        let lane = Aggregator::of_seed(table, lane, &seed, kernels).with_strangers(self.strangers);
+        match self.is_told() {
+            true => lane.unsettled(),
+            false => lane,
+        }
+    }
+
+    /// A controller may have the box hold more than its file says.
+    fn is_told(&self) -> bool {
+        let ArenaConfig { jobs, leases, pushes, .. } = self.arena;
+        self.config.controller.is_some() && (jobs, leases, pushes) != (0, 0, 0)
     }
 
     /// Puts `[faults]`, and the capture that `[trace]` asks for, around a port. The capture goes to

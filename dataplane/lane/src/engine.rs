@@ -74,6 +74,10 @@ pub trait LaneEngine {
         let _ = (now, is_there);
     }
 
+    /// The controller has had the box hold all that it is to hold. Called between bursts. By
+    /// default nobody wants to know.
+    fn handle_settled(&mut self) {}
+
     /// The frame that is handled next arrived at this time by the port's clock. By default nobody
     /// wants to know.
     fn note_arrival(&mut self, at_ns: u64) {
@@ -174,6 +178,10 @@ impl LaneEngine for Aggregator {
         self.handle_command(command);
     }
 
+    fn handle_settled(&mut self) {
+        self.handle_settled();
+    }
+
     fn poll_event(&mut self) -> Option<(JobId, Event)> {
         self.gather_mut().poll_event()
     }
@@ -228,6 +236,10 @@ impl LaneEngine for Agent {
 
     fn handle_command(&mut self, _now: Nanos, command: Command) {
         self.handle_command(command);
+    }
+
+    fn handle_settled(&mut self) {
+        self.aggregator_mut().handle_settled();
     }
 
     fn poll_event(&mut self) -> Option<(JobId, Event)> {

@@ -265,6 +265,7 @@ impl Agent {
                                 return false;
                             }
                         }
+                        Some(v1::command::Command::Settled(_)) => self.control.note_settled(),
                         Some(v1::command::Command::Probe(probe)) => self.link.obey(probe),
                         _ => self.obey(&command).await,
                     }

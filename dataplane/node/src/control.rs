@@ -8,7 +8,7 @@
 //! (PROTOCOL section 5).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crossbeam_queue::ArrayQueue;
@@ -46,6 +46,8 @@ pub struct NodeControl {
     /// Whether a controller is there: what the agent said, and what the lane's engine knows.
     controller: AtomicU8,
     controller_known: AtomicU8,
+    /// The controller has had the box hold all that it is to hold: each lane comes to know it once.
+    is_settled: AtomicBool,
     carried: Arc<Carried>,
     marks: Arc<JobMarks>,
 }
@@ -63,6 +65,7 @@ impl NodeControl {
         let lane = |_| Lane {
             commands: ArrayQueue::new(commands_max),
             answers: ArrayQueue::new(commands_max),
+            is_settled: AtomicBool::new(false),
         };
         Self {
             lanes: (0..lane_count.max(1)).map(lane).collect(),
@@ -74,6 +77,7 @@ impl NodeControl {
             told: Notify::new(),
             controller: AtomicU8::new(NEVER),
             controller_known: AtomicU8::new(NEVER),
+            is_settled: AtomicBool::new(false),
             carried: Arc::default(),
             marks: Arc::default(),
         }
@@ -124,6 +128,12 @@ impl NodeControl {
     /// later.
     pub fn note_controller(&self, is_there: bool) {
         self.controller.store(if is_there { THERE } else { GONE }, Ordering::Release);
+    }
+
+    /// The controller has had the box hold all that it is to hold. It says so when the lanes have
+    /// answered to that, so they have it.
+    pub fn note_settled(&self) {
+        self.is_settled.store(true, Ordering::Release);
     }
 
     /// The oldest event that nobody has taken. Only one thread may call it.
@@ -214,6 +224,11 @@ impl NodeControl {
         engine: &mut impl LaneEngine,
         notes: &mut Notes<'_>,
     ) {
+        let known = &self.lanes[lane].is_settled;
+        if self.is_settled.load(Ordering::Acquire) && !known.swap(true, Ordering::Relaxed) {
+            notes.settled();
+            engine.handle_settled();
+        }
         for _ in 0..COMMANDS_PER_BREATH_MAX {
             let Some(command) = self.lanes[lane].commands.pop() else { break };
             notes.command(now, &command);
@@ -266,6 +281,8 @@ struct Lane {
     commands: ArrayQueue<Command>,
     /// About what the box holds.
     answers: ArrayQueue<JobEvent>,
+    /// It knows that the box has all that it is to hold.
+    is_settled: AtomicBool,
 }
 
 /// What the lanes hold by now, so that frames find the lane that they belong to. Lanes never touch
@@ -356,6 +373,10 @@ mod tests {
             self.0.push(format!("{is_there} at {}", now.0));
         }
 
+        fn handle_settled(&mut self) {
+            self.0.push("settled".to_owned());
+        }
+
         fn poll_event(&mut self) -> Option<(JobId, Event)> {
             None
         }
@@ -397,5 +418,21 @@ mod tests {
         control.command(Command::Skip { job: JobId(0), below: OrderNumber(0) }).unwrap();
         control.exchange(Nanos(4), &mut ear, &mut Notes::none());
         assert_eq!(ear.0, ["false at 2", "true at 4", "command"]);
+    }
+
+    #[test]
+    fn each_lane_hears_once_that_the_box_has_all() {
+        let control = NodeControl::new(2, 4, 4);
+        let mut ears = [Ear::default(), Ear::default()];
+        for settles in [false, true, true] {
+            if settles {
+                control.note_settled();
+            }
+            let [first, second] = &mut ears;
+            control.exchange(Nanos(1), first, &mut Notes::none());
+            control.exchange_holdings(Nanos(1), 1, second, &mut Notes::none());
+            let expected: &[&str] = if settles { &["settled"] } else { &[] };
+            assert!(first.0 == expected && second.0 == expected, "{ears:?}");
+        }
     }
 }

@@ -329,6 +329,11 @@ impl<'a> Notes<'a> {
         self.note(|| Entry::Controller { now, is_there });
     }
 
+    /// The box has all that it is to hold.
+    pub fn settled(&mut self) {
+        self.note(|| Entry::Settled);
+    }
+
     /// The engine told something.
     pub fn event(&mut self, job: JobId, event: &Event) {
         let octets = || event_to_proto(job, event).encode_to_vec().into();

@@ -209,7 +209,8 @@ pub fn command_to_proto(command: &Command) -> v1::Command {
     v1::Command { command: Some(command) }
 }
 
-/// Reads a command; `None` for a message that is not for the box's lanes (welcome, refused, probe).
+/// Reads a command; `None` for a message that is not for the box's lanes (welcome,
+/// refused, probe, settled).
 ///
 /// # Errors
 /// The first field that is out of range.
@@ -219,7 +220,9 @@ pub fn command(command: &v1::Command) -> Result<Option<Command>, Invalid> {
         return Err(invalid("command", "must be given"));
     };
     Ok(Some(match command {
-        Proto::Welcome(_) | Proto::Refused(_) | Proto::Probe(_) => return Ok(None),
+        Proto::Welcome(_) | Proto::Refused(_) | Proto::Probe(_) | Proto::Settled(_) => {
+            return Ok(None);
+        }
         Proto::Install(group) => Command::Install(descriptor(group)?),
         Proto::Remove(remove) => {
             Command::Remove { job: job(remove.job)?, group: row_group("group", remove.group)? }

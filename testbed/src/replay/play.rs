@@ -318,6 +318,10 @@ impl Play<'_> {
                 notes.controller(*now, *is_there);
                 engine.handle_controller(*now, *is_there);
             }
+            Entry::Settled => {
+                notes.settled();
+                engine.handle_settled();
+            }
             Entry::Durable { job, position } => {
                 notes.durable(JobId(*job), *position);
                 engine.durable(JobId(*job), *position);

@@ -113,6 +113,8 @@ pub enum Unpaused {
     Untold(SteerError),
     /// It was told to go on before it stood still.
     Resumed,
+    /// It cannot stop, and goes on.
+    GivenUp(String),
 }
 
 /// Why a box does not hold what it should, or still does.

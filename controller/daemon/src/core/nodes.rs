@@ -1,7 +1,7 @@
 //! Boxes' streams: who may attach, what its messages tell the engine.
 
 use tokio::sync::oneshot;
-use weft_controller_engine::Reporter;
+use weft_controller_engine::{NodeId, Reporter};
 use weft_rpc::convert::{event, hello as read_hello, train};
 use weft_rpc::v1;
 
@@ -66,6 +66,16 @@ impl Core {
             let command = Some(v1::command::Command::Refused(refused));
             // A box that reads nothing is dealt with by the next command.
             let _ = peer.outbox.try_send(Ok(v1::Command { command }));
+        }
+    }
+
+    /// Tells a box; one that does not read is gone.
+    pub(super) fn tell_node(&mut self, node: NodeId, command: v1::Command) {
+        let Some(peer) = self.nodes.get(&node) else { return };
+        if peer.outbox.try_send(Ok(command)).is_err() {
+            self.snapshot.slow_peers += 1;
+            self.nodes.remove(&node);
+            self.controller.handle_node_gone(self.now_ns(), node);
         }
     }
 

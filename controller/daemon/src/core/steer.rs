@@ -10,6 +10,10 @@ impl Core {
     /// Has a job pause. Its standstill is an action.
     pub(super) fn pause(&mut self, name: &str, answer: PauseAnswer) {
         match self.controller.pause_job(self.now_ns(), name, Steerer::Operator) {
+            // An operator's pause of a job that stands by a policy's word: nothing else comes.
+            Ok(job) if self.controller.stands(job) => {
+                let _ = answer.send(Ok(0));
+            }
             Ok(job) => {
                 self.pauses.insert(job, answer);
             }
@@ -28,6 +32,16 @@ impl Core {
             Err(error) => {
                 let _ = answer.send(Err(Unresized::Untold(error)));
             }
+        }
+    }
+
+    pub(super) fn tell_unpaused(&mut self, job: JobId, problem: String) {
+        let name = self.job_name(job);
+        weft_process::say!("weft-controller: job `{name}` is not paused: {problem}");
+        self.write_event(|events| events.unpaused(&name, &problem));
+        if let Some(waiting) = self.pauses.remove(&job) {
+            // Who asked may have gone.
+            let _ = waiting.send(Err(Unpaused::GivenUp(problem)));
         }
     }
 

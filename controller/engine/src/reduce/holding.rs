@@ -1,12 +1,14 @@
 //! What the box is told to hold for an allreduce job: its share, and the lease of its cohort and no
 //! other, one command at a time.
 //!
-//! Invariant: a lease counts as the cohort's only if it was installed for it, and that was
-//! answered; one of which nothing is known is removed first.
+//! Invariants: a lease counts as the cohort's only if it was installed for it, where there was none
+//! before; one of which nothing is known is removed first. Before a box is told to install a lease
+//! it is saved which, so that a controller that dies before the answer does not take it away from
+//! workers that use it by then.
 
 use weft_control::{Event, Holding, HoldingCommand, HoldingError};
 
-use super::job::{BoxState, Out, Phase, Reduce};
+use super::job::{BoxState, Out, Reduce};
 use super::lease;
 
 impl Reduce {
@@ -17,10 +19,14 @@ impl Reduce {
             has_row: has(Holding::Row(self.config.row)),
             ..BoxState::default()
         };
-        if !self.box_.has_row && self.leased.is_some() {
+        let known = self.leased;
+        if !self.box_.has_row {
             self.leased = None;
-            self.is_unsaved = true;
+        } else if self.leasing == Some(self.cohort.id) {
+            // There was none when it was told to install this one.
+            self.leased = self.leasing;
         }
+        self.is_unsaved |= self.leased != known;
         self.lease();
         self.welcome();
     }
@@ -65,24 +71,36 @@ impl Reduce {
         self.welcome();
     }
 
-    /// When a lease that was refused is asked for again.
+    /// The box has the cohort's lease, or will not have it: who asks for it may be told.
+    pub(crate) fn is_box_settled(&self) -> bool {
+        let is_refused = self.refused.is_some() && self.before.is_none();
+        self.is_leased() || (is_refused && self.box_.asked.is_none())
+    }
+
+    /// When a lease that was refused is asked for again, or a stop given up.
     pub(crate) fn due_ns(&self) -> Option<u64> {
+        self.retry_ns().into_iter().chain(self.given_up_ns()).min()
+    }
+
+    fn retry_ns(&self) -> Option<u64> {
         self.box_.retry_ns.filter(|_| self.box_.is_attached)
     }
 
     pub(crate) fn handle_timeout(&mut self, now_ns: u64) {
-        if self.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+        if self.retry_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             self.box_.retry_ns = None;
             self.lease();
         }
         self.advance(now_ns);
+        self.check_missing(now_ns);
     }
 
     /// Has the box hold the cohort's lease and no other, one command at a time.
     pub(super) fn lease(&mut self) {
         let BoxState { is_attached, has_share, has_row, asked, retry_ns } = self.box_;
-        let is_wanted = !matches!(self.phase, Phase::Leaving { .. });
-        if !is_attached || asked.is_some() || retry_ns.is_some() || !is_wanted {
+        // Also while the cohort leaves: workers that have just come may be calling the box yet, and
+        // keep nothing before it has answered them.
+        if !is_attached || asked.is_some() || retry_ns.is_some() {
             return;
         }
         let job = self.id;
@@ -91,6 +109,8 @@ impl Reduce {
         } else if !has_share {
             HoldingCommand::InstallJob(lease::share(&self.config))
         } else if !has_row {
+            self.leasing = Some(self.cohort.id);
+            self.is_unsaved = true;
             HoldingCommand::InstallLease(lease::row(&self.config, self.cohort.workers))
         } else {
             return;
@@ -101,6 +121,7 @@ impl Reduce {
 
     fn lease_refused(&mut self, now_ns: u64, error: HoldingError) {
         self.refused = Some(error);
+        self.leasing = None;
         self.box_.retry_ns = Some(now_ns.saturating_add(LEASE_RETRY_NS));
         // The width that was there before fits: it did.
         let Some(before) = self.before.take() else { return };

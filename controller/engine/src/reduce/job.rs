@@ -38,6 +38,8 @@ pub(crate) enum Out {
     Hold(HoldingCommand),
     /// The job does something else now.
     State(JobState, Option<u64>),
+    /// A pause comes to nothing: why.
+    Unpaused(String),
     /// A resize has come to its end.
     Resized(Result<Resize, String>),
 }
@@ -58,6 +60,8 @@ pub(crate) struct Reduce {
     pub(super) box_: BoxState,
     /// The cohort whose lease the box holds.
     pub(super) leased: Option<CohortId>,
+    /// The cohort whose lease the box was told to install last, when it had none.
+    pub(super) leasing: Option<CohortId>,
     /// The resize that this cohort is the outcome of, while it begins.
     pub(super) begins: Option<Resize>,
     /// The width before, for a lease that is refused.
@@ -69,6 +73,8 @@ pub(crate) struct Reduce {
     pub(super) refused: Option<HoldingError>,
     pub(super) out: Vec<Out>,
     pub(super) is_unsaved: bool,
+    /// Since when a worker is missing that the job's stop waits for.
+    pub(super) missing_since_ns: Option<u64>,
 }
 
 /// What was seen to run.
@@ -166,6 +172,7 @@ impl Reduce {
             has_begun: false,
             box_: BoxState::default(),
             leased: saved.leased.map(CohortId),
+            leasing: saved.leasing.map(CohortId),
             begins: None,
             before: saved.before,
             resizes: VecDeque::new(),
@@ -174,6 +181,7 @@ impl Reduce {
             refused: None,
             out: Vec::new(),
             is_unsaved: false,
+            missing_since_ns: None,
             config,
         }
     }
@@ -194,6 +202,7 @@ impl Reduce {
             workers: Some(self.cohort.workers),
             from_round: self.cohort.from_round,
             leased: self.leased.map(|cohort| cohort.0),
+            leasing: self.leasing.map(|cohort| cohort.0),
             before: self.before,
             ..SavedReduce::default()
         };
@@ -277,7 +286,9 @@ impl Reduce {
     // What people and policies say.
 
     pub(crate) fn pause(&mut self, now_ns: u64, by: Steerer) -> Result<(), SteerError> {
+        let ending = self.ending();
         match &mut self.phase {
+            Phase::Running if let Some(rounds) = ending => Err(SteerError::Ending { rounds }),
             Phase::Running => {
                 let why = Why::Pause(by);
                 self.turn_to(Phase::Halting { why, asked_ns: Some(now_ns), boundary: None });
@@ -315,6 +326,9 @@ impl Reduce {
     pub(crate) fn resize(&mut self, now_ns: u64, to: u16) -> Result<(), SteerError> {
         match self.phase {
             Phase::Running if self.state() == JobState::Resizing => Err(SteerError::Resizing),
+            Phase::Running if let Some(rounds) = self.ending() => {
+                Err(SteerError::Ending { rounds })
+            }
             Phase::Running if to == self.cohort.workers => Err(SteerError::SameWidth(to)),
             Phase::Running => {
                 let why = Why::Resize(to);
@@ -326,6 +340,11 @@ impl Reduce {
             }
             Phase::Halting { .. } | Phase::Leaving { .. } => Err(SteerError::Resizing),
         }
+    }
+
+    /// Its rounds, if one of its workers has begun the last: all will, and none comes after it.
+    pub(super) fn ending(&self) -> Option<u64> {
+        self.config.rounds.filter(|rounds| self.next_round() >= *rounds)
     }
 
     pub(super) const fn order(&self) -> RoundOrder {

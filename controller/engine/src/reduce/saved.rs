@@ -19,6 +19,9 @@ pub struct SavedReduce {
     /// The cohort whose lease the box acknowledged last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leased: Option<u32>,
+    /// The cohort whose lease the box was told to install last, when it had none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leasing: Option<u32>,
     /// The width before, while the new lease is not in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<u16>,

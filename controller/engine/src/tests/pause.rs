@@ -14,11 +14,18 @@ const TRANSFER_NS: u64 = 35_000_000;
 /// Messages, and what a plan leaves of a link.
 const SLACK_NS: u64 = 8_000_000;
 
+/// How closely it is looked when updates are committed.
+const LOOK_NS: u64 = 500_000;
+
 /// Four workers that ask without end, with or without an aggregator.
 fn busy(aggregators: bool) -> World {
-    let mut network = network(4, 100, 100);
+    busy_with(4, aggregators)
+}
+
+fn busy_with(workers: usize, aggregators: bool) -> World {
+    let mut network = network(workers, 100, 100);
     network.hosts.push(world::host("a0", 100, 100));
-    let mut job = job(4);
+    let mut job = job(workers);
     if aggregators {
         job.aggregators = vec!["a0".into()];
     }
@@ -67,6 +74,59 @@ fn a_paused_job_is_granted_nothing_and_stands_still_one_transfer_behind_what_mov
         assert!(worst_ns <= (hops + 1) * TRANSFER_NS + SLACK_NS, "{worst_ns} ns, {hops} hops");
         assert!(worst_ns > TRANSFER_NS / 2, "nothing moved when it was paused: {worst_ns} ns");
     }
+}
+
+/// When updates were committed after the word, from it on, and how long the standstill took.
+fn commits_after_a_pause(world: &mut World) -> (Vec<u64>, u64) {
+    let asked_ns = world.now_ns;
+    pause(world).unwrap();
+    let (mut commits, mut known) = (Vec::new(), world.status(0).counters.committed);
+    while world.status(0).state != JobState::Paused {
+        assert!(world.now_ns < asked_ns + SECOND, "it never stands");
+        world.run_for(LOOK_NS);
+        let committed = world.status(0).counters.committed;
+        if committed > known {
+            commits.push(world.now_ns - asked_ns);
+            known = committed;
+        }
+    }
+    (commits, world.status(0).pauses.standstill_last_ns)
+}
+
+/// What ends first is what moved at the word; behind it one was granted at most.
+#[test]
+fn the_last_commit_is_one_largest_transfer_behind_the_end_of_what_moved_at_the_word() {
+    for aggregators in [false, true] {
+        let mut most_ns = 0;
+        for moment in 0..40 {
+            let mut world = busy(aggregators);
+            world.run_for(moment * 1_700_000);
+            let (commits, stood_ns) = commits_after_a_pause(&mut world);
+            // One that had arrived as the word came was only to be decided.
+            let moved: Vec<u64> = commits.into_iter().filter(|at| *at > SLACK_NS).collect();
+            let [first_ns, .., last_ns] = moved.as_slice() else { continue };
+            let behind_ns = last_ns - first_ns;
+            assert!(behind_ns <= TRANSFER_NS + SLACK_NS, "{behind_ns} ns, at {moment}");
+            assert!(stood_ns <= last_ns + SLACK_NS, "{stood_ns} ns, last commit at {last_ns} ns");
+            most_ns = most_ns.max(behind_ns);
+        }
+        assert!(most_ns > TRANSFER_NS / 2, "none was ever granted behind another: {most_ns} ns");
+    }
+}
+
+/// Nothing is granted behind what moves where nobody else asks: then the bound is from the word.
+#[test]
+fn where_one_transfer_is_granted_at_a_time_the_last_commit_is_one_behind_the_word() {
+    let mut most_ns = 0;
+    for moment in 0..40 {
+        let mut world = busy_with(1, false);
+        world.run_for(moment * 1_700_000);
+        let (commits, _) = commits_after_a_pause(&mut world);
+        assert!(commits.len() <= 1, "{commits:?}, at {moment}");
+        most_ns = commits.iter().copied().chain([most_ns]).max().unwrap_or(0);
+    }
+    assert!(most_ns <= TRANSFER_NS + SLACK_NS, "{most_ns} ns");
+    assert!(most_ns > TRANSFER_NS / 2, "nothing moved when it was paused: {most_ns} ns");
 }
 
 #[test]

@@ -152,7 +152,9 @@ impl Rig {
                 | Action::Held { .. }
                 | Action::State { .. }
                 | Action::Rounds { .. }
-                | Action::Resized { .. } => {}
+                | Action::Resized { .. }
+                | Action::Settled { .. }
+                | Action::Unpaused { .. } => {}
                 Action::Reply { rank, reply, .. } => match reply {
                     Reply::ServerMoved { address, epoch } => {
                         self.moved.push((rank.index(), address, epoch.0));

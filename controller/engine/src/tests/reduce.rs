@@ -220,6 +220,63 @@ fn workers_are_welcomed_when_their_lease_is_in() {
     assert!(rig.status().wants_workers, "the other one is missing");
 }
 
+/// Before that it does not say of a lease that it has none, and workers ask on.
+#[test]
+fn a_box_is_told_that_it_has_all_once_it_has_every_jobs_lease() {
+    let settled = |rig: &Rig| {
+        let told = |action: &&Action| matches!(action, Action::Settled { .. });
+        rig.actions.iter().filter(told).count()
+    };
+    let mut rig = Rig::new(config(4, 2), &Saved::fresh(7));
+    rig.attach_box(&[]);
+    assert_eq!(settled(&rig), 0);
+    rig.answer(Event::HoldingInstalled { holding: Holding::Job });
+    assert_eq!(settled(&rig), 0, "it has the share, and not the lease");
+    rig.actions.clear();
+    rig.answer(Event::HoldingInstalled { holding: Holding::Row(2) });
+    assert_eq!(settled(&rig), 1);
+    rig.start(0, 2, 0);
+    // It is killed when the lease is just taken away, and has none of the next one's either.
+    rig.leave(2, 4, 1);
+    rig.actions.clear();
+    rig.controller.handle_node_gone(rig.now_ns, rig.node);
+    rig.life += 1;
+    rig.attach_box(&[]);
+    assert_eq!(settled(&rig), 0);
+    assert_eq!(rig.obey(), ["share", "lease of 4"]);
+    assert_eq!(settled(&rig), 1);
+    // One that only lost its stream is told on the new one; one that refuses is told too.
+    rig.controller.handle_node_gone(rig.now_ns, rig.node);
+    rig.attach_box(&[Holding::Job, Holding::Row(2)]);
+    assert_eq!(settled(&rig), 2);
+    rig.controller.handle_node_gone(rig.now_ns, rig.node);
+    rig.life += 1;
+    rig.attach_box(&[]);
+    let error = HoldingError::Full;
+    rig.answer(Event::HoldingRefused { holding: Holding::Job, error });
+    assert_eq!(settled(&rig), 3);
+}
+
+/// The workers use it: to take it away would end their sessions.
+#[test]
+fn a_lease_whose_answer_the_controller_did_not_live_to_hear_stays() {
+    let mut rig = Rig::running(4, 2);
+    rig.controller.handle_node_gone(rig.now_ns, rig.node);
+    rig.life += 1;
+    rig.attach_box(&[Holding::Job]);
+    rig.actions.clear();
+    rig.settle();
+    let saved = rig.controller.poll_saved().expect("there is news");
+    let mut next = Rig::new(config(4, 2), &saved);
+    next.attach_box(&[Holding::Job, Holding::Row(2)]);
+    assert_eq!(next.obey(), Vec::<String>::new());
+    assert!(next.status().is_leased);
+    // Of a lease that was there before, nothing is known.
+    let mut other = Rig::new(config(4, 2), &Saved::fresh(7));
+    other.attach_box(&[Holding::Job, Holding::Row(2)]);
+    assert_eq!(other.obey(), ["remove", "lease of 2"]);
+}
+
 /// Whoever is ahead makes the boundary, and those behind come up to it.
 #[test]
 fn all_stop_before_the_first_round_that_nobody_has_begun() {
@@ -274,6 +331,113 @@ fn a_boundary_that_was_passed_moves_up() {
     assert!(rig.orders(2).iter().all(|(_, order)| *order == RoundOrder::Stop(2)));
     rig.all_say(2, 2, Halt::Stopped);
     assert_eq!((rig.status().state, rig.status().boundary), (JobState::Paused, Some(2)));
+}
+
+/// Whoever has begun the last round needs the others there, and nothing comes after it.
+#[test]
+fn a_job_in_its_last_round_is_not_stopped_and_whoever_asks_hears_so() {
+    let mut ending = config(4, 2);
+    ending.reduces[0].rounds = Some(3);
+    let started = || {
+        let mut rig = Rig::new(ending.clone(), &Saved::fresh(7));
+        rig.attach_box(&[]);
+        rig.obey();
+        rig.start(0, 2, 0);
+        rig
+    };
+    let problem = SteerError::Ending { rounds: 3 };
+    // Before the last one it stops, and after that goes on to it.
+    let mut rig = started();
+    rig.begin(0, 1);
+    rig.pause().unwrap();
+    rig.says(0, 2, Halt::Held);
+    rig.says(1, 1, Halt::Held);
+    rig.all_say(2, 2, Halt::Stopped);
+    assert_eq!(rig.status().state, JobState::Paused);
+    rig.resume().unwrap();
+    rig.begin(1, 2);
+    assert_eq!(rig.pause(), Err(problem.clone()));
+    assert_eq!(rig.resize(4), Err(problem.clone()));
+    assert_eq!(rig.status().state, JobState::Running);
+    // The word crosses the beginning of the last round, and a worker that ended has no stream.
+    for resizes in [false, true] {
+        let mut rig = started();
+        rig.begin(0, 1);
+        rig.begin(1, 1);
+        rig.actions.clear();
+        let told = if resizes { rig.resize(4) } else { rig.pause() };
+        told.unwrap();
+        rig.begin(0, 2);
+        rig.controller.handle_reducer_gone(JOB, Rank::new(0).unwrap());
+        rig.settle();
+        assert_eq!(rig.status().state, JobState::Running);
+        assert_eq!(rig.orders(2)[1].1, RoundOrder::Go, "the other one goes on to its end");
+        let is_answer = |action: &Action| match action {
+            Action::Resized { outcome: Err(why), .. } => resizes && *why == problem.to_string(),
+            Action::Unpaused { problem: why, .. } => !resizes && *why == problem.to_string(),
+            _ => false,
+        };
+        let is_running =
+            |action: &Action| matches!(action, Action::State { state: JobState::Running, .. });
+        let at = |is_it: &dyn Fn(&Action) -> bool| rig.actions.iter().position(is_it);
+        assert!(at(&is_answer).is_some() && at(&is_answer) < at(&is_running), "{:?}", rig.actions);
+    }
+}
+
+#[test]
+fn a_stop_that_waits_for_a_worker_that_is_gone_is_given_up_in_time() {
+    const MISSING_MAX_NS: u64 = 10_000_000_000;
+    let gone = |rig: &mut Rig, rank: u8| {
+        rig.controller.handle_reducer_gone(JOB, Rank::new(rank).unwrap());
+        rig.settle();
+    };
+    let told = |rig: &Rig| {
+        rig.actions.iter().find_map(|action| match action {
+            Action::Unpaused { problem, .. } => Some(problem.clone()),
+            Action::Resized { outcome: Err(problem), .. } => Some(problem.clone()),
+            _ => None,
+        })
+    };
+    for resizes in [false, true] {
+        let mut rig = Rig::running(4, 2);
+        let word = if resizes { rig.resize(4) } else { rig.pause() };
+        word.unwrap();
+        gone(&mut rig, 1);
+        let due_ns = rig.controller.poll_timeout().unwrap();
+        assert_eq!(due_ns, rig.now_ns + MISSING_MAX_NS);
+        // One that calls again in time is waited for anew.
+        rig.now_ns = due_ns - 2 * MS;
+        rig.attach(1, 0, 1).unwrap();
+        gone(&mut rig, 0);
+        let due_ns = rig.now_ns + MISSING_MAX_NS;
+        rig.now_ns = due_ns - 2 * MS;
+        rig.settle();
+        assert_eq!(told(&rig), None);
+        rig.settle();
+        let problem = told(&rig).expect("it is given up");
+        assert!(problem.contains("rank 0 had no stream for 10 s"), "{problem}");
+        assert_eq!(rig.status().state, JobState::Running);
+        assert_eq!(rig.orders(2)[1].1, RoundOrder::Go);
+    }
+    // While they keep a checkpoint too; what was kept then is not that of a later boundary.
+    let mut rig = Rig::running(4, 2);
+    rig.resize(4).unwrap();
+    rig.all_say(2, 1, Halt::Held);
+    rig.all_say(2, 1, Halt::Stopped);
+    gone(&mut rig, 1);
+    rig.now_ns += MISSING_MAX_NS;
+    rig.settle();
+    assert!(told(&rig).is_some());
+    assert_eq!((rig.status().state, rig.status().cohort), (JobState::Running, 0));
+    // A pause that a former life was told stands: nobody would hear that it does not.
+    let mut rig = Rig::running(4, 2);
+    rig.pause().unwrap();
+    let saved = rig.controller.poll_saved().expect("there is news");
+    let mut next = Rig::new(config(4, 2), &saved);
+    next.attach_box(&[Holding::Job, Holding::Row(2)]);
+    next.now_ns += 3 * MISSING_MAX_NS;
+    next.settle();
+    assert_eq!((told(&next), next.status().state), (None, JobState::Pausing));
 }
 
 #[test]

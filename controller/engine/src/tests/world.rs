@@ -382,7 +382,9 @@ impl World {
                 Action::Probe { .. }
                 | Action::Held { .. }
                 | Action::Rounds { .. }
-                | Action::Resized { .. } => {}
+                | Action::Resized { .. }
+                | Action::Settled { .. }
+                | Action::Unpaused { .. } => {}
             },
             Event::Report(name, job, event) => {
                 if let Some(node) = self.nodes.get(&name).copied() {

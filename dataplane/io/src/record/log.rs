@@ -7,6 +7,7 @@
 //! | `draw LABEL WORD` | the engine drew a number |
 //! | `command NOW OCTETS` | a controller's word, as the interface writes it |
 //! | `controller NOW there` or `gone` | a controller has attached, or its stream has ended |
+//! | `settled` | the controller has had the box hold all that it is to hold |
 //! | `durable JOB POSITION` | the disk has a job's records up to here |
 //! | `journal JOB POSITION LEN CRC` | the engine gave a record to be kept |
 //! | `journal_full` | no record could be taken |
@@ -69,6 +70,8 @@ pub enum Entry<'a> {
         /// True when it came.
         is_there: bool,
     },
+    /// The box has all that it is to hold.
+    Settled,
     /// Records became durable.
     Durable {
         /// The job.
@@ -122,6 +125,7 @@ impl<'a> Entry<'a> {
                 let word = if *is_there { "there" } else { "gone" };
                 writeln!(out, "controller {} {word}", now.0)
             }
+            Self::Settled => writeln!(out, "settled"),
             Self::Durable { job, position } => writeln!(out, "durable {job} {position}"),
             Self::Journal { job, position, len, crc } => {
                 writeln!(out, "journal {job} {position} {len} {crc:08x}")
@@ -201,6 +205,7 @@ fn read(line: &str) -> Option<Entry<'_>> {
             let crc = u32::from_str_radix(words.next()?, 16).ok()?;
             Entry::Journal { job, position, len, crc }
         }
+        "settled" if rest.is_empty() => return Some(Entry::Settled),
         "journal_full" if rest.is_empty() => return Some(Entry::JournalFull),
         "event" => Entry::Event { octets: octets(words.next()?)?.into() },
         "end" => return Some(Entry::End { reason: rest }),

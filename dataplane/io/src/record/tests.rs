@@ -14,6 +14,7 @@ fn entries() -> Vec<Entry<'static>> {
         Entry::Command { now: Nanos(5), octets: octets() },
         Entry::Controller { now: Nanos(6), is_there: true },
         Entry::Controller { now: Nanos(7), is_there: false },
+        Entry::Settled,
         Entry::Durable { job: 255, position: 1 << 40 },
         Entry::Journal { job: 1, position: 2, len: 3, crc: 0xdead },
         Entry::JournalFull,
@@ -40,7 +41,8 @@ fn a_line_that_is_cut_or_longer_is_refused() {
     {
         Entry::parse(line).unwrap_err();
     }
-    for line in ["durable 1 2 3", "journal 1 2 3 xyz", "journal_full 1", "event 00 00"] {
+    for line in ["durable 1 2 3", "journal 1 2 3 xyz", "journal_full 1", "settled 1", "event 00 00"]
+    {
         Entry::parse(line).unwrap_err();
     }
     let shown = Entry::parse(&"x".repeat(1000)).unwrap_err().to_string();

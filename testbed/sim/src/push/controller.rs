@@ -293,7 +293,9 @@ impl ControllerNode {
                 | Action::Held { .. }
                 | Action::State { .. }
                 | Action::Rounds { .. }
-                | Action::Resized { .. } => continue,
+                | Action::Resized { .. }
+                | Action::Settled { .. }
+                | Action::Unpaused { .. } => continue,
             };
             told.push(message);
         }

@@ -7,10 +7,16 @@
 //!
 //! | file | does or decides |
 //! | --- | --- |
-//! | `world` | the queue, the streams, the controller's lives |
+//! | `world` | the queue, the messages on their way, and the end |
+//! | `control` | the controller's lives, what it wants done, and what an operator says to it |
+//! | `aggregator` | the box |
+//! | `crew` | the workers, whoever starts them, and their streams |
 //! | `worker` | a worker, and the disk that checkpoints are on |
 //! | `judge` | that no update is lost or comes twice, and that all stop before the same round |
 
+mod aggregator;
+mod control;
+mod crew;
 mod judge;
 mod worker;
 mod world;
@@ -79,5 +85,5 @@ mod tests {
         }
     }
 
-    const SEEDS: u64 = 100;
+    const SEEDS: u64 = 400;
 }

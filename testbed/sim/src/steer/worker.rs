@@ -1,7 +1,7 @@
 //! A worker whose model is a number: what came of all rounds so far. And the disk.
 
-use weft_agent::rounds::Rounds;
-use weft_control::CohortId;
+use weft_agent::rounds::{Rounds, Step};
+use weft_control::{CohortId, Halt};
 
 use crate::hash;
 
@@ -38,6 +38,13 @@ pub(super) struct Worker {
 }
 
 impl Worker {
+    /// It may have to send, or to send again, before its cohort is over.
+    pub(super) fn uses_lease(&self) -> bool {
+        self.is_welcome
+            && self.rounds.position().halt != Halt::Left
+            && self.rounds.step(0) != Step::End
+    }
+
     pub(super) fn new(cohort: CohortId, life: u64, model: Model) -> Self {
         Self {
             cohort,

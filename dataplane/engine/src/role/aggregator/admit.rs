@@ -84,13 +84,17 @@ impl Aggregator {
         from_root.or_else(own).ok_or(DropReason::UnknownGroup)
     }
 
-    /// A frame of a job or row that is not served here. A HELLO is told so (SPEC#handshake).
+    /// A frame of a job or row that is not served here. A HELLO is told so (SPEC#handshake), once
+    /// it is known that it will not be.
     fn refuse_unknown(
         &mut self,
         reason: DropReason,
         incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
         if hello_in(&incoming.udp, &incoming.header, incoming.buffer).is_none() {
+            return Err(reason);
+        }
+        if !self.settled.may_refuse(incoming.now) {
             return Err(reason);
         }
         self.pay(incoming.len_bytes(), incoming)?;

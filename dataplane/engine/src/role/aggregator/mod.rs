@@ -18,6 +18,7 @@ mod quick;
 mod reply;
 mod roots;
 mod run;
+mod settled;
 mod stats;
 mod upstream;
 
@@ -43,6 +44,7 @@ use crate::timers::Timers;
 
 pub(crate) use behind::{LeaseView, Seeded};
 pub use lease::{LeaseReport, MemberReport, Phase};
+pub use settled::UNSETTLED_MAX;
 pub use stats::{JobStats, Stats};
 
 use lease::{Lease, Room};
@@ -50,6 +52,7 @@ use place::Past;
 use quick::Quick;
 use roots::Roots;
 use run::WindowedRuns;
+use settled::Settled;
 
 /// The aggregator of one lane.
 #[derive(Debug)]
@@ -79,6 +82,7 @@ pub struct Aggregator {
     gather: Gather,
     random: Random,
     secret: (u64, u64),
+    settled: Settled,
     has_far_slots: bool,
     /// A switch has the slots that contributions go to; those here hold what was handed over.
     is_behind_switch: bool,
@@ -168,6 +172,7 @@ impl Aggregator {
             gather,
             random,
             secret: (0, 0),
+            settled: Settled::WHOLE,
             has_far_slots: false,
             is_behind_switch: false,
             prefetched: Default::default(),
@@ -191,6 +196,19 @@ impl Aggregator {
     pub fn with_strangers(mut self, quota: StrangersQuota) -> Self {
         self.strangers = self.strangers.with_quota(quota);
         self
+    }
+
+    /// Of a box that a controller tells what to hold: about what it does not serve it says nothing
+    /// before [`Aggregator::handle_settled`], or for [`UNSETTLED_MAX`].
+    #[must_use]
+    pub fn unsettled(mut self) -> Self {
+        self.settled = Settled::PARTIAL;
+        self
+    }
+
+    /// The controller has had the box hold all that it is to hold. Called between bursts.
+    pub fn handle_settled(&mut self) {
+        self.settled = Settled::WHOLE;
     }
 
     /// The push jobs, for reports and copies.

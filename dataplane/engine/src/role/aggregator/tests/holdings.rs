@@ -9,7 +9,7 @@ use weft_wire::header::{ElementType, Kind, Outcome};
 use weft_wire::hello::{Hello, Integrity, Phase as Step, Reason};
 use weft_wire::{JobId, Members, Nanos, Rank};
 
-use super::super::{Aggregator, Phase};
+use super::super::{Aggregator, Phase, UNSETTLED_MAX};
 use super::leaf::root_endpoint;
 use super::rig::*;
 use crate::drops::DropReason;
@@ -213,6 +213,49 @@ fn members_of_a_lease_that_was_removed_are_refused_and_told_when_they_ask() {
     let answer = send(&mut aggregator, group[0].hello(Hello::new(Step::Hello), &[])).unwrap();
     let hello = answer.hello.unwrap();
     assert_eq!((hello.phase, hello.reason), (Step::Refused, Reason::UnknownGroup));
+}
+
+/// It came back from a crash, and its controller has not said that it has all.
+#[test]
+fn a_box_that_may_get_a_lease_yet_does_not_say_that_it_has_none() {
+    let row = row(0, 0, 2);
+    let table = Table::new(config(vec![])).unwrap().with_arena(ARENA).unwrap();
+    let new = || Aggregator::new(&table, 0, 1, Kernels::detect()).unsettled();
+    let mut aggregator = new();
+    let member = Member::new(&row, 0, 7);
+    let hello = || member.hello(Hello::new(Step::Hello), &[]);
+    // First the job is unknown, then its row; the reason is counted, and that is all.
+    assert_eq!(send(&mut aggregator, hello()).unwrap_err(), DropReason::UnknownJob);
+    assert_eq!(
+        told(&mut aggregator, HoldingCommand::InstallJob(job(0))),
+        Event::HoldingInstalled { holding: Holding::Job }
+    );
+    assert_eq!(send(&mut aggregator, hello()).unwrap_err(), DropReason::UnknownGroup);
+    let drops = &aggregator.stats().drops;
+    assert_eq!((drops.of(DropReason::UnknownJob), drops.total()), (1, 2));
+    assert_eq!(install(&mut aggregator, &row), installed(0));
+    let challenge = send(&mut aggregator, hello()).unwrap().hello.unwrap();
+    assert_eq!(challenge.phase, Step::Challenge);
+    // Once it has all, who asks for anything else is told.
+    let mut bare = new();
+    bare.handle_settled();
+    let refused = send(&mut bare, hello()).unwrap().hello.unwrap();
+    assert_eq!((refused.phase, refused.reason), (Step::Refused, Reason::UnknownGroup));
+}
+
+#[test]
+fn a_box_whose_controller_never_speaks_is_silent_for_a_bounded_time() {
+    let table = Table::new(config(vec![])).unwrap().with_arena(ARENA).unwrap();
+    let mut aggregator = Aggregator::new(&table, 0, 1, Kernels::detect()).unsettled();
+    let member = Member::new(&row(0, 0, 2), 0, 7);
+    let mut is_told = |at: Nanos| {
+        let hello = member.hello(Hello::new(Step::Hello), &[]);
+        deliver(&mut aggregator, hello, at).1.is_some()
+    };
+    let first = Nanos::from_millis(5_000);
+    assert!(!is_told(first), "it counts from the first one");
+    assert!(!is_told(Nanos(first.0 + UNSETTLED_MAX.0 - 1)));
+    assert!(is_told(Nanos(first.0 + UNSETTLED_MAX.0)));
 }
 
 #[test]
