@@ -107,10 +107,10 @@ gate: ## instructions per packet against the committed figures (callgrind)
 .PHONY: soak
 soak: ## simulations and attacks, SOAK_SCALE (20) times as long as in make test
 	WEFT_SIM_SCALE=$(SOAK_SCALE) $(CARGO) test --release -p weft-tests \
-		--test simulation --test push_simulation -- --nocapture
-	$(CARGO) build --release -p weft-node -p weft-controller
+		--test simulation --test push_simulation --test steer_simulation -- --nocapture
+	$(CARGO) build --release -p weft-node -p weft-controller -p weft-testbed
 	WEFT_ATTACK_SCALE=$(SOAK_SCALE) $(CARGO) test --release -p weft-tests \
-		--test attack_kill --test attack_disk_full -- --nocapture
+		--test attack_kill --test attack_steer --test attack_disk_full -- --nocapture
 	WEFT_ATTACK_SCALE=$(SOAK_SCALE) .ci/test clients
 
 .PHONY: fuzz

@@ -69,7 +69,7 @@ enum Command {
     /// Pause, resume and resize a job of a controller that runs
     ///
     /// docs/steering.md says what each of them comes to.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = job::EXITS)]
     Job(job::JobCommand),
     /// Simulate a trace of jobs on a cluster under a policy
     ///

@@ -2,7 +2,7 @@
 //! none.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
@@ -35,9 +35,18 @@ pub enum OperatorError {
         #[source]
         source: DialError,
     },
-    /// It said no, or nothing in time.
+    /// It said no.
     #[error("{}", .0.message())]
-    Said(#[from] tonic::Status),
+    Said(tonic::Status),
+    /// It said nothing in time.
+    #[error(
+        "the controller did not answer within {seconds} s; it may heed the word yet: `weft top \
+         --once` says what the job does"
+    )]
+    Silent {
+        /// How long it had.
+        seconds: f64,
+    },
 }
 
 impl OperatorError {
@@ -46,6 +55,7 @@ impl OperatorError {
     pub fn is_unreachable(&self) -> bool {
         match self {
             Self::System(_) | Self::Dial { .. } => true,
+            Self::Silent { .. } => false,
             // A stream that breaks in the middle is of no code of the controller's.
             Self::Said(status) => {
                 matches!(status.code(), tonic::Code::Unavailable | tonic::Code::Unknown)
@@ -82,7 +92,7 @@ impl Operator {
     /// The controller's word.
     pub fn pause(&self, name: &str) -> Result<Duration, OperatorError> {
         let request = v1::PauseJobRequest { name: name.to_owned() };
-        let reply = self.runtime.block_on(self.workers().pause_job(self.timed(request)))?;
+        let reply = self.wait(self.workers().pause_job(self.timed(request)))?;
         Ok(Duration::from_nanos(reply.into_inner().standstill_ns))
     }
 
@@ -92,7 +102,7 @@ impl Operator {
     /// The controller's word.
     pub fn resume(&self, name: &str) -> Result<(), OperatorError> {
         let request = v1::ResumeJobRequest { name: name.to_owned() };
-        self.runtime.block_on(self.workers().resume_job(self.timed(request)))?;
+        self.wait(self.workers().resume_job(self.timed(request)))?;
         Ok(())
     }
 
@@ -102,7 +112,7 @@ impl Operator {
     /// The controller's word.
     pub fn resize(&self, name: &str, workers: u32) -> Result<v1::Resize, OperatorError> {
         let request = v1::ResizeJobRequest { name: name.to_owned(), workers };
-        let reply = self.runtime.block_on(self.workers().resize_job(self.timed(request)))?;
+        let reply = self.wait(self.workers().resize_job(self.timed(request)))?;
         Ok(reply.into_inner().resize.unwrap_or_default())
     }
 
@@ -113,7 +123,7 @@ impl Operator {
     pub fn set_bands(&self, policy: BandPolicy) -> Result<u32, OperatorError> {
         let policy = v1::BandPolicy::from(policy).into();
         let request = v1::SetBandPolicyRequest { policy, ..v1::SetBandPolicyRequest::default() };
-        let reply = self.runtime.block_on(self.workers().set_band_policy(self.timed(request)))?;
+        let reply = self.wait(self.workers().set_band_policy(self.timed(request)))?;
         Ok(reply.into_inner().jobs_changed)
     }
 
@@ -123,8 +133,26 @@ impl Operator {
     /// The controller's word.
     pub fn status(&self) -> Result<v1::StatusReply, OperatorError> {
         let mut client = StatusClient::new(self.channel.clone());
-        let reply = self.runtime.block_on(client.read(self.timed(v1::StatusRequest {})))?;
+        let reply = self.wait(client.read(self.timed(v1::StatusRequest {})))?;
         Ok(reply.into_inner())
+    }
+
+    /// Waits for the answer to a call.
+    fn wait<T>(
+        &self,
+        call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    ) -> Result<tonic::Response<T>, OperatorError> {
+        let asked = Instant::now();
+        self.runtime.block_on(call).map_err(|status| {
+            let is_late = asked.elapsed() >= self.timeout;
+            // Whichever side's clock ends the call.
+            match status.code() {
+                tonic::Code::DeadlineExceeded | tonic::Code::Cancelled if is_late => {
+                    OperatorError::Silent { seconds: self.timeout.as_secs_f64() }
+                }
+                _ => OperatorError::Said(status),
+            }
+        })
     }
 
     fn workers(&self) -> WorkersClient<Channel> {

@@ -9,6 +9,12 @@ use weft_testbed::operator::{Operator, OperatorError};
 
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
 
+/// What scripts read of how it ended.
+pub(crate) const EXITS: &str = "\
+Exit status: 0 the job does what was asked; 1 the controller refused, or the word came to nothing, \
+or no answer came in time: standard error says which; 2 wrong usage; 3 the controller was not \
+reached, or ended before it answered.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
     /// Have a job pause, and wait until it stands still

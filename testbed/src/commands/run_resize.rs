@@ -1,4 +1,4 @@
-//! `weft run` of a scenario with `[resize]`.
+//! `weft run` of a scenario with `[resize]`, and the report of its directory.
 
 use std::fs;
 use std::path::Path;
@@ -6,13 +6,15 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use weft_process::say;
 use weft_testbed::interrupt;
-use weft_testbed::run::resize::{Outcome as Ran, ResizePlan, judge, run as carry_out};
+use weft_testbed::report::{Machine, ResizeOutcome as Ran, ResizeRecord, pauses_svg};
+use weft_testbed::run::resize::{ResizePlan, judge, run as carry_out};
 use weft_testbed::run::{ProcessError, WorkerMessage};
 use weft_testbed::scenario::Scenario;
 
 use super::lab::listen;
+use super::run::unix_s;
 use super::run_args::{IoName, Level, RunArgs};
-use super::{Exit, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
+use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
 
 /// Runs it over UDP on loopback, from this port on.
 pub(super) fn run(
@@ -28,9 +30,16 @@ pub(super) fn run(
                        --level, --switch, --lab, --pcap and --record";
         return Err(Exit::Usage.because(anyhow!("{problem}")));
     }
+    let mut record = record(arguments, scenario);
+    if directory.join(RECORD).exists() {
+        let directory = directory.display();
+        let problem = anyhow!("there is a run in {directory} already; give another --out");
+        return Err(Exit::Usage.because(problem));
+    }
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot make the run directory {}", directory.display()))
         .map_err(|error| Exit::Usage.because(error))?;
+    write_record(directory, &record)?;
     let plan = ResizePlan::new(scenario, port_base, arguments.seed, directory);
     listen()?;
     let bar = progress_bar(u64::from(scenario.job.rounds), "round");
@@ -49,17 +58,84 @@ pub(super) fn run(
         _ => Exit::CannotRun.because(error),
     })?;
     let ran = judge(scenario, arguments.seed, &seen).map_err(|error| Exit::Usage.because(error))?;
-    let text = serde_json::to_string_pretty(&ran).map_err(|error| Exit::Failed.because(error))?;
-    fs::write(directory.join("resize.json"), text + "\n")
-        .map_err(|error| Exit::Failed.because(error))?;
-    match format {
-        Format::Json => emit_json(&ran)?,
-        Format::Csv => emit_csv(&ran.pauses)?,
-        Format::Text => emit_text(&words(&ran))?,
-    }
+    let is_ok = ran.problems.is_empty();
+    record.outcome = Some(ran);
+    write_record(directory, &record)?;
+    show(directory, &record, format)?;
     say!("weft: run directory {}", directory.display());
-    Ok(if ran.problems.is_empty() { 0 } else { Exit::Failed as u8 })
+    Ok(if is_ok { 0 } else { Exit::Failed as u8 })
 }
+
+fn record(arguments: &RunArgs, scenario: &Scenario) -> ResizeRecord {
+    ResizeRecord {
+        name: arguments.name.as_ref().unwrap_or(&scenario.name).clone(),
+        kind: ResizeRecord::KIND.to_owned(),
+        weft_version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: env!("WEFT_COMMIT").to_owned(),
+        started_unix_s: unix_s(),
+        arguments: std::env::args().collect(),
+        seed: arguments.seed,
+        configuration: serde_json::to_value(scenario).unwrap_or_default(),
+        machine: Machine::read(),
+        outcome: None,
+    }
+}
+
+fn write_record(directory: &Path, record: &ResizeRecord) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(record).map_err(|error| Exit::Failed.because(error))?;
+    write(&directory.join(RECORD), &(text + "\n"))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text)
+        .with_context(|| format!("writing {}", path.display()))
+        .map_err(|error| Exit::Failed.because(error))
+}
+
+/// Prints the report of a run directory, and draws its table and picture; `None` if it is not that
+/// of such a run. True when the verdict was good.
+pub(super) fn present(directory: &Path, format: Format) -> Result<Option<bool>, Failure> {
+    // Whoever reads the directories of other runs says what is wrong with one that cannot be read.
+    let Ok(text) = fs::read_to_string(directory.join(RECORD)) else { return Ok(None) };
+    let Ok(record) = serde_json::from_str::<ResizeRecord>(&text) else { return Ok(None) };
+    if record.kind != ResizeRecord::KIND {
+        return Ok(None);
+    }
+    show(directory, &record, format)?;
+    Ok(Some(record.outcome.is_some_and(|ran| ran.problems.is_empty())))
+}
+
+fn show(directory: &Path, record: &ResizeRecord, format: Format) -> Result<(), Failure> {
+    let Some(ran) = &record.outcome else {
+        let problem = anyhow!("the run in {} has not ended", directory.display());
+        return Err(Exit::Failed.because(problem));
+    };
+    match format {
+        Format::Json => emit_json(ran)?,
+        Format::Csv => emit_csv(&ran.pauses)?,
+        Format::Text => emit_text(&words(ran))?,
+    }
+    let mut table = csv::Writer::from_writer(Vec::new());
+    for pause in &ran.pauses {
+        table.serialize(pause).map_err(|error| Exit::Failed.because(error))?;
+    }
+    let table = table.into_inner().map_err(|error| Exit::Failed.because(anyhow!("{error}")))?;
+    write(&directory.join(TABLE), &String::from_utf8_lossy(&table))?;
+    let title = format!("{}, seed {}: pauses of its resizes", record.name, record.seed);
+    let picture = pauses_svg(&title, &ran.pauses).map_err(|error| Exit::Failed.because(error))?;
+    if let Some(picture) = picture {
+        write(&directory.join(PICTURE), &picture)?;
+        say!("weft: {TABLE} and {PICTURE} in {}", directory.display());
+    }
+    Ok(())
+}
+
+/// What was run, and how it ended.
+const RECORD: &str = "run.json";
+/// A line for each resize, and the picture of that.
+const TABLE: &str = "pauses.csv";
+/// See above.
+const PICTURE: &str = "pauses.svg";
 
 fn words(ran: &Ran) -> String {
     let widths: Vec<String> = ran.widths.iter().map(u32::to_string).collect();
@@ -77,6 +153,14 @@ fn words(ran: &Ran) -> String {
          same rounds\n"
     );
     for row in &ran.pauses {
+        if !row.is_measured {
+            let (round, to, from) = (row.round, row.to, row.from);
+            text += &format!(
+                "round {round}: {to} workers instead of {from}; the controller was killed \
+                 meanwhile, so how long that took was not measured\n"
+            );
+            continue;
+        }
         text += &format!(
             "round {}: {} workers instead of {} after {:.3} s (checkpoint {:.3}, lease {:.3}, start \
              {:.3}), {:.3} s from the word to the boundary\n",

@@ -55,6 +55,10 @@ impl RunningBox {
         wait_until_ready(&mut self.process, &self.name, &self.log)
     }
 
+    pub(super) fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -67,6 +67,11 @@ impl RunningWorker {
         let _ = self.stdin.write_all(format!("{line}\n").as_bytes());
     }
 
+    /// Its process, while nobody has waited for it.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.process.lock().ok().map(|process| process.0.id())
+    }
+
     /// Kills it without a word.
     pub(super) fn kill(&self) {
         if let Ok(mut process) = self.process.lock() {

@@ -30,7 +30,7 @@ pub use boxes::{AggregationSection, FaultSection, RestartSection};
 pub use job::{JobSection, ScaleExponent};
 pub use lab::{LabSection, LinkRate, RackSection, RateStepSection};
 pub use push::{CONTROLLER, LinkRates, PushSection, REPLICA, Replication, SERVER};
-pub use resize::{KillSection, ResizeSection, WordSection};
+pub use resize::{KillSection, ResizeSection, WordSection, WordStep};
 pub use several::{ClusterSection, JobsScenario, Site, WordOfJobs, has_jobs};
 
 /// One scenario: a job, the lab it runs in, and what goes wrong on the way.

@@ -39,13 +39,63 @@ pub struct WordSection {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct KillSection {
-    /// `a0`, the aggregator, or `controller`.
+    /// `a0`, the aggregator; `controller`; or a worker, `w0` and so on, which does not come back.
     #[serde(rename = "box")]
     pub name: String,
     /// Which word it follows, from 0.
     pub word: usize,
-    /// How long after it.
+    /// How long after it. Default 0.
+    #[serde(default)]
     pub after_ms: u64,
+    /// Instead of a time: as soon as the word has come to this step, by what the controller saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<WordStep>,
+}
+
+/// How far a word has come.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WordStep {
+    /// The workers are asked where they are.
+    Hold,
+    /// They are told the round that they stop before.
+    Stop,
+    /// All stand there; of a pause.
+    Stand,
+    /// They keep a checkpoint; of a resize, as what follows but the last.
+    Checkpoint,
+    /// Their cohort is over, and the next one's lease is not in.
+    Lease,
+    /// It is, and the next workers start.
+    Start,
+    /// The job is told to go on, after a pause.
+    Resume,
+}
+
+impl WordStep {
+    /// Its name.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Stop => "stop",
+            Self::Stand => "stand",
+            Self::Checkpoint => "checkpoint",
+            Self::Lease => "lease",
+            Self::Start => "start",
+            Self::Resume => "resume",
+        }
+    }
+
+    /// Whether a word that resizes, or else pauses, comes to it.
+    #[must_use]
+    pub const fn is_of(self, resizes: bool) -> bool {
+        match self {
+            Self::Hold | Self::Stop => true,
+            Self::Checkpoint | Self::Lease | Self::Start => resizes,
+            Self::Stand | Self::Resume => !resizes,
+        }
+    }
 }
 
 const fn pause_ms() -> u64 {
@@ -92,12 +142,20 @@ impl ResizeSection {
         }
         for (index, kill) in self.kill.iter().enumerate() {
             let section = format!("resize.kill[{index}]");
-            if !["a0", super::CONTROLLER].contains(&kill.name.as_str()) {
-                let reason = format!("is `{}`; expected a0 or {}", kill.name, super::CONTROLLER);
+            let workers = (0..self.places).map(|rank| format!("w{rank}"));
+            let names = ["a0".to_owned(), super::CONTROLLER.to_owned()];
+            if !names.into_iter().chain(workers).any(|name| name == kill.name) {
+                let (name, controller) = (&kill.name, super::CONTROLLER);
+                let reason = format!("is `{name}`; expected a0, {controller}, or a worker as w0");
                 return refuse(&section, "box", reason);
             }
-            if kill.word >= self.word.len() {
+            let Some(word) = self.word.get(kill.word) else {
                 return refuse(&section, "word", format!("is {}; there is none", kill.word));
+            };
+            if kill.step.is_some_and(|step| !step.is_of(word.workers.is_some())) {
+                let reason = "is none that this word comes to: a pause comes to hold, stop, stand \
+                              and resume, a resize to hold, stop, checkpoint, lease and start";
+                return refuse(&section, "step", reason);
             }
         }
         Ok(())

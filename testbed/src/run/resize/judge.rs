@@ -5,66 +5,14 @@
 //! every rank here, sums by plain loops ([`crate::workload::reference`]), and knows of a resize
 //! only its round and its width.
 
-use serde::Serialize;
 use weft_rpc::v1;
 
 use super::live::Seen;
 use super::worker::scaled_rate;
+use crate::report::{PauseRow, ResizeOutcome as Outcome};
 use crate::scenario::{JobSection, ScaleExponent, Scenario};
 use crate::workload::digits::{Trainer, TrainerConfig, TrainerError, model_bytes, sha256_hex};
 use crate::workload::reference::{Reference, ReferenceConfig, ReferenceError};
-
-/// What a run came to; keys that scripts read.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
-    /// The scenario's name.
-    pub name: String,
-    /// All workers of the last cohort have the reference's model, bit for bit.
-    pub model_identical: bool,
-    /// The model's hash, and the reference's.
-    pub model_sha256: Vec<String>,
-    /// See above.
-    pub reference_sha256: String,
-    /// How long nobody worked, over all resizes.
-    pub pause_s: f64,
-    /// Each of them.
-    pub pauses: Vec<PauseRow>,
-    /// Numbers of workers, in order.
-    pub widths: Vec<u32>,
-    /// Standstills that were asked for: seconds from the word.
-    pub standstills_s: Vec<f64>,
-    /// Rounds that were computed.
-    pub rounds: u64,
-    /// Share of the held-out images that the model labels correctly.
-    pub accuracy: f64,
-    /// Boxes that were killed and started again.
-    pub killed: Vec<String>,
-    /// What went wrong, for people.
-    pub problems: Vec<String>,
-    /// `passed` or `failed`.
-    pub verdict: &'static str,
-}
-
-/// A resize.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PauseRow {
-    /// Its first round.
-    pub round: u64,
-    /// Workers before.
-    pub from: u32,
-    /// Workers afterwards.
-    pub to: u32,
-    /// How long nobody worked: the sum of the next three.
-    pub pause_s: f64,
-    /// From the boundary until the checkpoint was kept,
-    pub checkpoint_s: f64,
-    /// until the box had the new lease,
-    pub lease_s: f64,
-    /// until all new workers had begun.
-    pub start_s: f64,
-    /// From the word to the boundary; the job ran on.
-    pub stop_s: f64,
-}
 
 /// Why there is no reference.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +41,9 @@ pub fn judge(scenario: &Scenario, seed: u64, seen: &Seen) -> Result<Outcome, Jud
         seen.finished.iter().map(|(_, summary)| summary.model_sha256.clone()).collect();
     let all_there = models.len() == usize::from(last);
     let model_identical = all_there && models.iter().all(|model| *model == reference_sha256);
-    let pauses: Vec<PauseRow> = seen.resizes.iter().map(row).collect();
+    let before = widths.iter().map(|(_, workers)| u32::from(*workers));
+    let pauses: Vec<PauseRow> =
+        seen.resizes.iter().zip(before).map(|(resize, from)| row(resize, from)).collect();
     let mut problems = seen.problems.clone();
     if !all_there {
         problems.push(format!("{} of {last} workers finished", models.len()));
@@ -125,16 +75,19 @@ pub fn judge(scenario: &Scenario, seed: u64, seen: &Seen) -> Result<Outcome, Jud
         rounds: job.rounds.into(),
         accuracy: seen.finished.first().map_or(0.0, |(_, summary)| summary.accuracy),
         killed: seen.killed.clone(),
-        verdict: if problems.is_empty() { "passed" } else { "failed" },
+        kills: seen.kills.clone(),
+        verdict: if problems.is_empty() { "passed" } else { "failed" }.to_owned(),
         problems,
     })
 }
 
-fn row(resize: &v1::Resize) -> PauseRow {
+/// `from`: the workers before, which a controller that was killed does not know.
+fn row(resize: &v1::Resize, from: u32) -> PauseRow {
     let seconds = |ns: u64| ns as f64 / 1e9;
     PauseRow {
         round: resize.round,
-        from: resize.from,
+        from,
+        is_measured: resize.from > 0,
         to: resize.to,
         pause_s: seconds(resize.checkpoint_ns + resize.lease_ns + resize.start_ns),
         checkpoint_s: seconds(resize.checkpoint_ns),

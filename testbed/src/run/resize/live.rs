@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 
 use weft_rpc::v1;
 
+use super::kills::Fell;
 use super::plan::{JOB, ResizePlan};
 use crate::operator::Operator;
+use crate::report::KillRow;
 use crate::run::processes::{ProcessError, find_controller, find_node};
 use crate::run::running_box::RunningBox;
 use crate::run::running_worker::{Life, RunningWorker};
 use crate::run::{WorkerMessage, WorkerSummary};
-use crate::scenario::{ResizeSection, WordSection};
+use crate::scenario::{KillSection, ResizeSection, WordSection};
 
 /// What a run showed.
 #[derive(Debug, Default)]
@@ -31,6 +33,8 @@ pub struct Seen {
     pub standstills: Vec<Duration>,
     /// Boxes that were killed and started again.
     pub killed: Vec<String>,
+    /// All that was killed, and when.
+    pub kills: Vec<KillRow>,
     /// What went wrong.
     pub problems: Vec<String>,
 }
@@ -77,7 +81,9 @@ struct Live<'a> {
     said: usize,
     /// The word that is being carried out.
     answer: Option<Receiver<Answer>>,
-    kills: Vec<(Instant, String)>,
+    kills: Vec<(Instant, KillSection)>,
+    /// Processes that were killed in a step of a word.
+    fell: (Sender<Fell>, Receiver<Fell>),
     heard: Instant,
     seen: Seen,
 }
@@ -106,6 +112,7 @@ impl<'a> Live<'a> {
             said: 0,
             answer: None,
             kills: Vec::new(),
+            fell: mpsc::channel(),
             heard: Instant::now(),
             seen: Seen::default(),
         })
@@ -175,7 +182,13 @@ impl<'a> Live<'a> {
     fn say(&mut self, word: &WordSection) {
         let now = Instant::now();
         for kill in section(self.plan).kill.iter().filter(|kill| kill.word == self.said) {
-            self.kills.push((now + Duration::from_millis(kill.after_ms), kill.name.clone()));
+            match kill.step {
+                None => self.kills.push((now + Duration::from_millis(kill.after_ms), kill.clone())),
+                Some(_) => {
+                    let Some(pid) = self.pid(&kill.name) else { continue };
+                    self.plan.sight().watch(kill, pid, self.fell.0.clone());
+                }
+            }
         }
         self.said += 1;
         let (tell, answer) = mpsc::channel();
@@ -203,16 +216,47 @@ impl<'a> Live<'a> {
         }
     }
 
+    /// The process of this name, if it runs.
+    fn pid(&self, name: &str) -> Option<u32> {
+        if let Some(rank) = name.strip_prefix('w') {
+            return self.workers.get(rank.parse::<usize>().ok()?)?.pid();
+        }
+        let is_controller = self.controller.name() == name;
+        Some(if is_controller { self.controller.pid() } else { self.node.pid() })
+    }
+
     fn kill_due(&mut self) -> Result<(), ProcessError> {
         let now = Instant::now();
         while let Some(due) = self.kills.iter().position(|(at, _)| *at <= now) {
-            let (_, name) = self.kills.remove(due);
-            let is_controller = self.controller.name() == name;
-            let killed = if is_controller { &mut self.controller } else { &mut self.node };
-            killed.restart()?;
-            self.operator = None;
-            self.seen.killed.push(name);
+            let (_, kill) = self.kills.remove(due);
+            self.restart(&Fell { name: kill.name, word: kill.word, step: None })?;
         }
+        while let Ok(fell) = self.fell.1.try_recv() {
+            if fell.step.is_some() {
+                self.restart(&fell)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills a process, if that is not done yet, and starts it again; a worker does not come back.
+    fn restart(&mut self, fell: &Fell) -> Result<(), ProcessError> {
+        let name = fell.name.clone();
+        self.seen.kills.push(KillRow {
+            name: name.clone(),
+            word: fell.word,
+            step: fell.step.map(|step| step.word().to_owned()),
+        });
+        if let Some(rank) = name.strip_prefix('w') {
+            let worker = rank.parse().ok().and_then(|rank: usize| self.workers.get(rank));
+            worker.into_iter().for_each(RunningWorker::kill);
+            return Ok(());
+        }
+        let is_controller = self.controller.name() == name;
+        let killed = if is_controller { &mut self.controller } else { &mut self.node };
+        killed.restart()?;
+        self.operator = None;
+        self.seen.killed.push(name);
         Ok(())
     }
 

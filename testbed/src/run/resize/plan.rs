@@ -8,6 +8,7 @@ use weft_config::controller::{
 };
 use weft_config::node::{ControllerSection, NodeConfig};
 
+use super::kills::Sight;
 use crate::run::plan::{BoxPlan, CohortPlan, Io, Layout, Place, WorkerPlan, box_config};
 use crate::run::reduce::configs::rows_of;
 use crate::scenario::{CONTROLLER, ScaleExponent, Scenario, Site};
@@ -65,6 +66,12 @@ impl ResizePlan {
             checkpoint: directory.join("model.ckpt"),
             endpoint,
         }
+    }
+
+    /// Where is seen what a word comes to.
+    pub(super) fn sight(&self) -> Sight {
+        let state = self.controller.config.state_file.as_deref().map(PathBuf::from);
+        Sight::new(state.unwrap_or_default(), self.checkpoint.clone())
     }
 
     /// The workers of a cohort.

@@ -3,8 +3,8 @@
 use super::barrier::barrier_waits;
 use super::plan::JobPlan;
 use super::processes::JobSeen;
-use crate::report::{JobRow, JobsOutcome, RunOutcome, Verdict, WordRow};
-use crate::run::resize::{JudgeError, Outcome as Judged, Seen, judge};
+use crate::report::{JobRow, JobsOutcome, ResizeOutcome as Judged, RunOutcome, Verdict, WordRow};
+use crate::run::resize::{JudgeError, Seen, judge};
 use crate::run::{Observed, Proof};
 
 /// What is said of a job.
