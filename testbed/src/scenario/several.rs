@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft_config::controller::BandsConfig;
+use weft_config::controller::{BandsConfig, JobPolicySection};
 use weft_config::{ConfigError, ConfigFile, Problem};
 
 use super::lab::topology_of;
@@ -43,6 +43,10 @@ pub struct JobsScenario {
     /// What an operator says while the jobs run, in the order of the times.
     #[serde(default, rename = "word", skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<WordOfJobs>,
+    /// Who pauses, resumes, widens and halves jobs while they run: a policy in the controller, on
+    /// jobs that have one. Default: nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_policy: Option<JobPolicySection>,
     /// Which of the jobs may run at a time. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterSection>,
@@ -155,6 +159,7 @@ impl JobsScenario {
             return refuse(&format!("job[{index}].push"), "controller", reason);
         }
         self.check_cluster()?;
+        self.check_job_policy()?;
         self.check_bands()?;
         for (index, word) in self.words.iter().enumerate() {
             self.check_word(&format!("word[{index}]"), word)?;

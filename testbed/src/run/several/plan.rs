@@ -185,6 +185,7 @@ fn controller_for(layout: &Layout<'_>, scenario: &JobsScenario) -> ControllerCon
     ControllerConfig {
         tuning: Tuning { void_ms_min: lateness_ms.unwrap_or(tuning.void_ms_min), ..tuning },
         bands: scenario.bands,
+        job_policy: scenario.job_policy.clone(),
         ..push::configs::controller_of(layout, &scenario.lab, hosts, is_told)
     }
 }

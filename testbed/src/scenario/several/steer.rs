@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use weft_config::Problem;
 use weft_control::BandPolicy;
 
-use super::{JobsScenario, START_S_MAX};
+use weft_controller::core::JobPolicy;
+
+use super::{JobSection, JobsScenario, START_S_MAX};
 use crate::scenario::refuse;
 
 /// `[[word]]`: an operator's word to the controller; one of `bands`, `pause`, `resume` and
@@ -111,6 +113,21 @@ impl JobsScenario {
             if !job.has_controller() {
                 return refuse("bands", "policy", "is a controller's; a job has none");
             }
+        }
+        Ok(())
+    }
+
+    /// The policy's own keys the controller judges, as it will.
+    pub(super) fn check_job_policy(&self) -> Result<(), Problem> {
+        let Some(policy) = &self.job_policy else { return Ok(()) };
+        JobPolicy::new(policy)?;
+        if !self.jobs.iter().any(JobSection::has_controller) {
+            let reason = "is a controller's, and no job has one; give one `places`";
+            return refuse("job_policy", "policy", reason);
+        }
+        if self.jobs.iter().any(|job| u32::from(job.workers) > policy.slots) {
+            let reason = format!("is {}; a job has more workers", policy.slots);
+            return refuse("job_policy", "slots", reason);
         }
         Ok(())
     }

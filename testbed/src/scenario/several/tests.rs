@@ -109,6 +109,12 @@ fn what_makes_no_sense_is_refused_with_line_and_field() {
         ("[lab]\nrate_mbit = 100\n", "[bands]\n", "bands.policy: are of links with a rate"),
         ("[lab]\n", "[bands]\ninterval_s = 0\n[lab]\n", "bands.interval_s: must be 1 to"),
         ("[lab]\n", "[aggregation]\nlanes = 2\n[lab]\n", "aggregation.lanes: is 2"),
+        ("[lab]\n", "[job_policy]\npolicy = \"best\"\nslots = 8\n[lab]\n", "job_policy.policy: "),
+        (
+            "[lab]\n",
+            "[job_policy]\npolicy = \"doubling\"\nslots = 2\n[lab]\n",
+            "job_policy.slots: is 2; a job has more workers",
+        ),
     ];
     for (piece, other, expected) in cases {
         let problem = refused(piece, other);
