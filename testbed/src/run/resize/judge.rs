@@ -68,7 +68,7 @@ pub fn judge(scenario: &Scenario, seed: u64, seen: &Seen) -> Result<Outcome, Jud
         model_identical,
         model_sha256,
         reference_sha256,
-        pause_s: pauses.iter().map(|row| row.pause_s).sum(),
+        pause_s: pauses.iter().fold(0.0, |sum, row| sum + row.pause_s),
         widths: widths.iter().map(|(_, workers)| (*workers).into()).collect(),
         pauses,
         standstills_s: seen.standstills.iter().map(std::time::Duration::as_secs_f64).collect(),

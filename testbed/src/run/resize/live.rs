@@ -14,6 +14,7 @@ use weft_rpc::v1;
 
 use super::kills::Fell;
 use super::plan::{JOB, ResizePlan};
+use super::words::{Answer, Word, carry_out};
 use crate::operator::Operator;
 use crate::report::KillRow;
 use crate::run::processes::{ProcessError, find_controller, find_node};
@@ -37,14 +38,6 @@ pub struct Seen {
     pub kills: Vec<KillRow>,
     /// What went wrong.
     pub problems: Vec<String>,
-}
-
-/// What became of a word.
-type Answer = Result<Word, String>;
-
-enum Word {
-    Resized(v1::Resize),
-    Paused(Duration),
 }
 
 /// Runs to the end. `progress` sees every message; `interrupted` is asked now and then.
@@ -74,6 +67,8 @@ struct Live<'a> {
     /// The cohort that was started last, and how many of it have not ended.
     cohort: Option<u32>,
     left: usize,
+    /// Rounds that somebody has ended.
+    rounds: u32,
     workers: Vec<RunningWorker>,
     sender: Sender<(Life, WorkerMessage)>,
     receiver: Receiver<(Life, WorkerMessage)>,
@@ -105,6 +100,7 @@ impl<'a> Live<'a> {
             operator: None,
             cohort: None,
             left: 0,
+            rounds: 0,
             workers: Vec::new(),
             sender,
             receiver,
@@ -148,15 +144,35 @@ impl<'a> Live<'a> {
             self.kill_due()?;
             self.start_cohort()?;
             let is_failed = !self.seen.problems.is_empty();
-            let is_over = self.cohort.is_some() && self.left == 0 && self.answer.is_none();
-            if is_failed || (is_over && !self.seen.finished.is_empty()) {
+            if is_failed || (self.is_computed() && self.answer.is_none()) {
+                self.learn_resizes();
                 return Ok(());
             }
         }
     }
 
+    /// All rounds are, and the last cohort has ended.
+    fn is_computed(&self) -> bool {
+        let is_over = self.cohort.is_some() && self.left == 0;
+        is_over && self.rounds >= self.plan.scenario.job.rounds
+    }
+
+    /// Where the scenario has no words, somebody else may have said some.
+    fn learn_resizes(&mut self) {
+        if !section(self.plan).word.is_empty() {
+            return;
+        }
+        // A connection that nobody used for long is made anew.
+        let Some(status) = self.status().or_else(|| self.status()) else { return };
+        let job = status.reduces.into_iter().find(|job| job.name == JOB);
+        self.seen.resizes = job.map(|job| job.resizes).unwrap_or_default();
+    }
+
     fn hear(&mut self, rank: u8, life: u32, message: WorkerMessage) {
         let is_current = self.cohort == Some(life);
+        if let WorkerMessage::Round(round) = &message {
+            self.rounds = self.rounds.max(round.round + 1);
+        }
         match message {
             WorkerMessage::Round(round) if rank == 0 => {
                 let is_due = |word: &WordSection| word.after_round <= round.round;
@@ -262,7 +278,7 @@ impl<'a> Live<'a> {
 
     /// Starts the workers that the controller wants, when those before have ended.
     fn start_cohort(&mut self) -> Result<(), ProcessError> {
-        if self.cohort.is_some() && (self.left > 0 || self.answer.is_none()) {
+        if self.left > 0 || self.is_computed() {
             return Ok(());
         }
         let Some(status) = self.status() else { return Ok(()) };
@@ -298,91 +314,9 @@ fn section(plan: &ResizePlan) -> &ResizeSection {
     plan.scenario.resize.as_ref().expect("checked with the plan")
 }
 
-/// Says a word, again when the controller goes before it answers, and waits for what it comes to.
-fn carry_out(endpoint: &str, word: &WordSection) -> Answer {
-    let until = Instant::now() + WORD_TIMEOUT;
-    let mut was_lost = false;
-    loop {
-        let said = Operator::dial(endpoint, None, WORD_TIMEOUT)
-            .map_err(|error| (error.is_unreachable(), chain(&error)))
-            .and_then(|operator| say_once(&operator, word, was_lost));
-        match said {
-            Ok(answer) => return Ok(answer),
-            Err((true, _)) if Instant::now() < until => {
-                was_lost = true;
-                thread::sleep(REDIAL);
-            }
-            Err((_, problem)) => return Err(problem),
-        }
-    }
-}
-
-/// A word, or what became of the one that a controller before this took.
-fn say_once(
-    operator: &Operator,
-    word: &WordSection,
-    was_lost: bool,
-) -> Result<Word, (bool, String)> {
-    let failed = |error: crate::operator::OperatorError| (error.is_unreachable(), chain(&error));
-    let state = |operator: &Operator| -> Result<v1::ReduceStatus, (bool, String)> {
-        let status = operator.status().map_err(failed)?;
-        let job = status.reduces.into_iter().find(|job| job.name == JOB);
-        job.ok_or_else(|| (false, "the controller has forgotten the job".to_owned()))
-    };
-    let Some(workers) = word.workers else {
-        let standstill = match operator.pause(JOB) {
-            Ok(standstill) => standstill,
-            Err(error) if was_lost && !error.is_unreachable() => {
-                while state(operator)?.state() != v1::JobState::Paused {
-                    thread::sleep(LOOK_PERIOD);
-                }
-                Duration::ZERO
-            }
-            Err(error) => return Err(failed(error)),
-        };
-        thread::sleep(Duration::from_millis(word.pause_ms));
-        operator.resume(JOB).map_err(failed)?;
-        return Ok(Word::Paused(standstill));
-    };
-    if was_lost {
-        loop {
-            let job = state(operator)?;
-            let is_done = job.workers == u32::from(workers) && job.state() == v1::JobState::Running;
-            if is_done {
-                let resize = job.resizes.last().copied().unwrap_or_else(|| v1::Resize {
-                    to: job.workers,
-                    round: job.from_round,
-                    ..v1::Resize::default()
-                });
-                return Ok(Word::Resized(resize));
-            }
-            if job.workers != u32::from(workers) && job.state() == v1::JobState::Running {
-                // It died before it took the word.
-                break;
-            }
-            thread::sleep(LOOK_PERIOD);
-        }
-    }
-    operator.resize(JOB, workers.into()).map(Word::Resized).map_err(failed)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
-}
-
 /// How often it is looked whether something is due.
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
 /// How long the controller may take to tell its status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a word may take.
-const WORD_TIMEOUT: Duration = Duration::from_secs(40);
-/// How long until a controller that went is called again.
-const REDIAL: Duration = Duration::from_millis(50);
 /// How much longer than a worker's patience the run's is.
 const SILENCE_MARGIN: Duration = Duration::from_secs(15);

@@ -8,6 +8,7 @@
 //! | `step` | how far a word has come (pure) |
 //! | `kills` | kills a process in a step of a word |
 //! | `live` | starts processes, says the words, starts each cohort when the controller wants it |
+//! | `words` | says a word, and waits for what it comes to |
 //! | `judge` | the reference that switches width and rate at the same rounds; the verdict (pure) |
 
 mod judge;
@@ -15,6 +16,7 @@ mod kills;
 mod live;
 pub(super) mod plan;
 mod step;
+mod words;
 pub(super) mod worker;
 
 pub use judge::{JudgeError, judge};
