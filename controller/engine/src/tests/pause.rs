@@ -93,10 +93,11 @@ fn commits_after_a_pause(world: &mut World) -> (Vec<u64>, u64) {
     (commits, world.status(0).pauses.standstill_last_ns)
 }
 
-/// What ends first is what moved at the word; behind it one was granted at most.
+/// What ends first is what moved at the word; behind it one was granted at most. Through an
+/// aggregator that takes its time on both links.
 #[test]
 fn the_last_commit_is_one_largest_transfer_behind_the_end_of_what_moved_at_the_word() {
-    for aggregators in [false, true] {
+    for (aggregators, hops) in [(false, 1), (true, 2)] {
         let mut most_ns = 0;
         for moment in 0..40 {
             let mut world = busy(aggregators);
@@ -106,7 +107,7 @@ fn the_last_commit_is_one_largest_transfer_behind_the_end_of_what_moved_at_the_w
             let moved: Vec<u64> = commits.into_iter().filter(|at| *at > SLACK_NS).collect();
             let [first_ns, .., last_ns] = moved.as_slice() else { continue };
             let behind_ns = last_ns - first_ns;
-            assert!(behind_ns <= TRANSFER_NS + SLACK_NS, "{behind_ns} ns, at {moment}");
+            assert!(behind_ns <= hops * TRANSFER_NS + SLACK_NS, "{behind_ns} ns, at {moment}");
             assert!(stood_ns <= last_ns + SLACK_NS, "{stood_ns} ns, last commit at {last_ns} ns");
             most_ns = most_ns.max(behind_ns);
         }
