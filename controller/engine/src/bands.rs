@@ -2,23 +2,26 @@
 //! (TensorLights), and tells the boxes there that apply bands.
 //!
 //! Jobs are grouped by the host of their server, in the order of their indices; which band each has
-//! is `weft_jobs::bands`' to say, and jobs with updates of one size count as one model. Invariants:
-//! the same jobs, policy and time give the same bands; while a host's bands change one by one, no
-//! job that is before another one before and after the change is ever behind it; a box is told what
-//! it has not, and nothing else, and each answer is of what was told last (DESIGN I10).
+//! is `weft_jobs::bands`' to say, and jobs with updates of one size count as one model. What boxes
+//! are told of it is in [`told`]. Invariant: the same jobs, policy and time give the same bands
+//! (DESIGN I10).
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::{String, ToString};
+mod told;
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use weft_config::controller::BandsConfig;
-use weft_control::{BandError, BandPolicy, Command, Event, LABELS, REST_BAND};
+use weft_control::{BandPolicy, LABELS, REST_BAND};
 use weft_jobs::bands::{Grouping, bands};
 use weft_plan::case::HostId;
 use weft_wire::JobId;
 
 use super::message::{Action, NodeId, Notice, Refusal};
-use super::{Controller, Why, check};
+use super::{Controller, Why};
+pub use told::BandStatus;
+use told::Boxes;
 
 /// The bands of all jobs.
 #[derive(Debug)]
@@ -36,26 +39,9 @@ pub(super) struct Bands {
     labels: BTreeMap<JobId, u8>,
     /// What each job is to have; none under `fifo`.
     wanted: BTreeMap<JobId, u8>,
-    /// What boxes that apply bands have, or were told last.
-    told: BTreeMap<(NodeId, JobId), Told>,
-    /// Boxes that know their jobs' labels.
-    labelled: BTreeSet<(NodeId, JobId)>,
+    boxes: Boxes,
     /// Jobs, servers or boxes have come or gone.
     is_stale: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Told {
-    label: u8,
-    band: Option<u8>,
-    answer: Answer,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Answer {
-    Awaited,
-    Done,
-    Refused(BandError),
 }
 
 /// The policy of bands, as it is after an operator has set it.
@@ -65,21 +51,6 @@ pub struct BandsSet {
     pub changes: u64,
     /// Jobs whose band is another one now.
     pub jobs_changed: u32,
-}
-
-/// A job's band, for reports.
-#[derive(Clone, Debug, Default, Eq, PartialEq, serde::Serialize)]
-pub struct BandStatus {
-    /// The DSCP of its frames; 0: none was left.
-    pub label: u8,
-    /// 0 goes first; none under `fifo`.
-    pub band: Option<u8>,
-    /// Boxes that have given it the band.
-    pub boxes_done: u32,
-    /// Boxes that were told and have not answered.
-    pub boxes_awaited: u32,
-    /// The box that refused, and why; empty: none.
-    pub refused: String,
 }
 
 impl Bands {
@@ -96,8 +67,7 @@ impl Bands {
             changes: 0,
             labels: BTreeMap::new(),
             wanted: BTreeMap::new(),
-            told: BTreeMap::new(),
-            labelled: BTreeSet::new(),
+            boxes: Boxes::default(),
             is_stale: false,
         }
     }
@@ -121,7 +91,7 @@ impl Bands {
 
     pub(super) fn remove_job(&mut self, job: JobId) {
         self.labels.remove(&job);
-        self.labelled.retain(|(_, known)| *known != job);
+        self.boxes.forget_label(job);
         self.is_stale = self.is_on;
     }
 
@@ -155,7 +125,8 @@ impl Bands {
         }
         let does_rotate = self.policy == BandPolicy::RoundRobin && !self.wanted.is_empty();
         let turns = self.interval_ns.saturating_mul(self.rotations.saturating_add(1));
-        does_rotate.then(|| self.since_ns.saturating_add(turns))
+        let turn_ns = does_rotate.then(|| self.since_ns.saturating_add(turns));
+        turn_ns.into_iter().chain(self.boxes.retry_ns()).min()
     }
 
     fn rotate(&mut self, now_ns: u64) {
@@ -164,41 +135,14 @@ impl Bands {
 
     /// A box that applies bands attached, and has these; it may be told anew.
     pub(super) fn attach(&mut self, node: NodeId, held: Option<&[(JobId, u8)]>) {
-        self.detach(node);
-        for (job, band) in held.unwrap_or_default() {
-            // Its label is not known: what is wanted is told again, and what is not is taken away.
-            let told = Told { label: 0, band: Some(*band), answer: Answer::Done };
-            self.told.insert((node, *job), told);
-        }
+        self.boxes.attach(node, held.unwrap_or_default());
+        self.is_stale = self.is_on;
     }
 
     /// A box is gone: what it has its next hello says.
     pub(super) fn detach(&mut self, node: NodeId) {
-        self.told.retain(|(known, _), _| *known != node);
-        self.labelled.retain(|(known, _)| *known != node);
+        self.boxes.detach(node);
         self.is_stale = self.is_on;
-    }
-
-    fn status(&self, job: JobId, name: impl Fn(NodeId) -> String) -> BandStatus {
-        let told: Vec<(NodeId, Answer)> = (self.told.iter())
-            .filter(|((_, known), _)| *known == job)
-            .map(|((node, _), told)| (*node, told.answer))
-            .collect();
-        let count = |wanted: Answer| {
-            let all = told.iter().filter(|(_, answer)| *answer == wanted);
-            u32::try_from(all.count()).unwrap_or(u32::MAX)
-        };
-        let refused = told.iter().find_map(|(node, answer)| match answer {
-            Answer::Refused(error) => Some(format!("{}: {error}", name(*node))),
-            Answer::Awaited | Answer::Done => None,
-        });
-        BandStatus {
-            label: self.label(job),
-            band: self.wanted.get(&job).copied(),
-            boxes_done: count(Answer::Done),
-            boxes_awaited: count(Answer::Awaited),
-            refused: refused.unwrap_or_default(),
-        }
     }
 }
 
@@ -245,11 +189,6 @@ impl Controller {
         Ok(BandsSet { changes: self.bands.changes, jobs_changed })
     }
 
-    /// A job's band, for reports.
-    pub(super) fn band_status(&self, job: JobId) -> BandStatus {
-        self.bands.status(job, |node| self.nodes[node.index()].name().to_string())
-    }
-
     /// Rotates, and looks at what has changed.
     pub(super) fn check_bands(&mut self, now_ns: u64) {
         if self.bands.due_ns().is_none_or(|due_ns| due_ns > now_ns) {
@@ -258,6 +197,7 @@ impl Controller {
         if self.bands.policy == BandPolicy::RoundRobin {
             self.bands.rotate(now_ns);
         }
+        self.bands.boxes.retry(now_ns);
         self.refresh_bands();
     }
 
@@ -285,24 +225,6 @@ impl Controller {
                 let jobs = hosts.get(&known.host()).map(Vec::as_slice).unwrap_or_default();
                 self.tell_bands(node, jobs);
             }
-        }
-    }
-
-    /// Tells the boxes of each job its label, before any of them has a band for it.
-    fn tell_labels(&mut self) {
-        let mut untold = Vec::new();
-        for (id, label) in &self.bands.labels {
-            let Some(job) = self.jobs.get(id) else { continue };
-            for node in job.aggregators.iter().chain([&job.server]).chain(&job.replica) {
-                let is_new = !self.bands.labelled.contains(&(*node, *id));
-                if is_new && self.nodes[node.index()].is_attached() {
-                    untold.push((*node, *id, *label));
-                }
-            }
-        }
-        for (node, job, label) in untold {
-            self.bands.labelled.insert((node, job));
-            self.command(node, Command::SetLabel { job, label });
         }
     }
 
@@ -354,76 +276,6 @@ impl Controller {
         }
         wanted
     }
-
-    /// Tells a box what it has otherwise than is wanted, in an order in which no job is behind
-    /// another one that it is before in the end, and was before.
-    fn tell_bands(&mut self, node: NodeId, jobs: &[JobId]) {
-        let mut changes: Vec<Change> = Vec::new();
-        for job in jobs {
-            let (label, to) = (self.bands.label(*job), self.bands.wanted.get(job).copied());
-            let told = self.bands.told.get(&(node, *job));
-            let from = told.and_then(|told| told.band);
-            let is_said =
-                told.map_or_else(|| to.is_none(), |told| told.band == to && told.label == label);
-            if label != 0 && !is_said {
-                changes.push(Change { job: *job, label, from, to });
-            }
-        }
-        let of_node = self.bands.told.iter().filter(|((known, _), _)| *known == node);
-        for ((_, job), told) in of_node {
-            if !jobs.contains(job) && told.band.is_some() {
-                let (job, label, from) = (*job, told.label.max(1), told.band);
-                changes.push(Change { job, label, from, to: None });
-            }
-        }
-        for Change { job, label, to, .. } in in_order(changes) {
-            let told = Told { label, band: to, answer: Answer::Awaited };
-            self.bands.told.insert((node, job), told);
-            self.command(node, Command::SetBands { job, label, band: to });
-        }
-    }
-
-    /// A box has given a job its band, or not. An answer to what was told before is taken without
-    /// effect.
-    pub(super) fn note_band(&mut self, node: NodeId, job: JobId, event: &Event) {
-        let (band, answer) = match *event {
-            Event::BandSet { band } => (band, Answer::Done),
-            Event::BandRefused { band, error } => (band, Answer::Refused(error)),
-            _ => return,
-        };
-        let Some(told) = self.bands.told.get_mut(&(node, job)) else { return };
-        if told.band != band || told.answer != Answer::Awaited {
-            return;
-        }
-        told.answer = answer;
-        if let Answer::Refused(error) = answer {
-            let name = check::shown(self.nodes[node.index()].name());
-            let notice = Notice::BandRefused { node: name, band, error };
-            self.actions.push_back(Action::Notice { job, notice });
-        } else if band.is_none() {
-            self.bands.told.remove(&(node, job));
-        }
-    }
-}
-
-/// What a box is to be told of a job.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Change {
-    job: JobId,
-    label: u8,
-    from: Option<u8>,
-    to: Option<u8>,
-}
-
-/// First those that move up, the best first; then those that move down, the worst first: two jobs
-/// that do not change places then never do so in between.
-fn in_order(mut changes: Vec<Change>) -> Vec<Change> {
-    let rank = |band: Option<u8>| band.unwrap_or(REST_BAND);
-    changes.sort_by_key(|change| {
-        let (from, to) = (i16::from(rank(change.from)), i16::from(rank(change.to)));
-        if to < from { (0, to, from, change.job) } else { (1, -to, -from, change.job) }
-    });
-    changes
 }
 
 /// What a job's server may receive in any case, as a part of its link.

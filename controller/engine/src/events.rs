@@ -34,7 +34,7 @@ impl Controller {
         self.checked(checked)?;
         self.held(node, job, event);
         self.hear_reduce_box(now_ns, node, job, event);
-        self.note_band(node, job, event);
+        self.note_band(now_ns, node, job, event);
         self.nodes[node.index()].count_event(now_ns);
         self.accounts.note_event(node, job, event);
         if !self.jobs.contains_key(&job) {

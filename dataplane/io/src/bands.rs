@@ -1,12 +1,13 @@
 //! A port around a port whose frames leave in the order of their jobs' bands (TensorLights in the
-//! dataplane): eight strict-priority queues behind a pacer at the port's rate.
+//! dataplane): eight strict-priority queues behind a pacer at the port's rate, and before them one
+//! for frames without elements.
 //!
 //! The pacer is what makes bands mean something: a port that takes all that it is given has its
 //! queue beyond it, in the kernel or the NIC, where bands are not known. It sends at most the rate,
-//! and no more than [`BURST_NS`] of it at once.
+//! and no more than [`BURST_NS`] of it at once, or two frames.
 //!
 //! Invariants: a frame leaves before every frame of a later band that came before it, but for those
-//! that waited longer than the age limit: these go first, the oldest first, so that nobody starves;
+//! without elements, which ask for what the other direction is free for, and for those that waited longer than the age limit: these go first, the oldest first, so that nobody starves;
 //! within a band the order stays; a queue holds at most its maximum, and what finds it full is
 //! freed and counted; nothing is allocated once the port is made.
 
@@ -35,12 +36,20 @@ pub struct BandsConfig {
 pub struct BandCounts {
     /// Frames sent.
     pub sent: u64,
+    /// Bytes of them.
+    pub sent_bytes: u64,
     /// Frames freed because their queue was full.
     pub full: u64,
     /// Of those sent: past the age limit.
     pub aged: u64,
     /// The longest that one waited.
     pub wait_max_ns: u64,
+    /// Frames that wait now.
+    pub waiting: u64,
+    /// Bytes of them.
+    pub waiting_bytes: u64,
+    /// How long the oldest of them has waited.
+    pub oldest_ns: u64,
 }
 
 /// A port whose frames leave by bands.
@@ -49,14 +58,16 @@ pub struct Banded<P: Port> {
     port: P,
     config: BandsConfig,
     marks: Arc<JobMarks>,
-    queues: [VecDeque<Waiting<P::Frame>>; BANDS],
+    queues: [VecDeque<Waiting<P::Frame>>; QUEUES],
     /// What the port below did not take.
     leaving: Burst<P::Frame>,
     /// When the link has sent all that it was given.
     free_at: Nanos,
+    /// How long the last frame takes; the next one will take about as long.
+    next_ns: u64,
     /// The last time that anybody told.
     now: Nanos,
-    counts: [BandCounts; BANDS],
+    counts: [BandCounts; QUEUES],
 }
 
 #[derive(Debug)]
@@ -66,7 +77,7 @@ struct Waiting<F> {
 }
 
 impl<P: Port> Banded<P> {
-    /// Around a port. Takes the memory of all queues: for each of eight bands `queue_frames_max`
+    /// Around a port. Takes the memory of all queues: for each of [`QUEUES`] `queue_frames_max`
     /// frames of the port's.
     #[must_use]
     pub fn new(port: P, config: BandsConfig, marks: Arc<JobMarks>) -> Self {
@@ -77,8 +88,9 @@ impl<P: Port> Banded<P> {
             queues: array::from_fn(|_| VecDeque::with_capacity(config.queue_frames_max)),
             leaving: Burst::new_const(),
             free_at: Nanos(0),
+            next_ns: 0,
             now: Nanos(0),
-            counts: [BandCounts::default(); BANDS],
+            counts: [BandCounts::default(); QUEUES],
         }
     }
 
@@ -88,26 +100,36 @@ impl<P: Port> Banded<P> {
         &self.port
     }
 
-    /// What became of each band's frames.
+    /// What became of each band's frames, as of the last time that anybody told; of those without
+    /// elements at [`BARE`].
     #[must_use]
-    pub const fn counts(&self) -> &[BandCounts; BANDS] {
-        &self.counts
+    pub fn counts(&self) -> [BandCounts; QUEUES] {
+        array::from_fn(|at| {
+            let oldest = self.queues[at].front();
+            BandCounts {
+                waiting: self.queues[at].len() as u64,
+                oldest_ns: oldest.map_or(0, |oldest| self.now.since(oldest.since).0),
+                ..self.counts[at]
+            }
+        })
     }
 
     /// Frames that wait, by band.
     #[must_use]
-    pub fn backlog(&self) -> [usize; BANDS] {
-        array::from_fn(|band| self.queues[band].len())
+    pub fn backlog(&self) -> [usize; QUEUES] {
+        array::from_fn(|queue| self.queues[queue].len())
     }
 
     fn offer(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) {
         for frame in tx.drain(..) {
-            let band = usize::from(self.marks.band_of(frame.as_ref())).min(BANDS - 1);
-            let queue = &mut self.queues[band];
+            let band = self.marks.band_of(frame.as_ref());
+            let at = band.map_or(BARE, |band| usize::from(band).min(BANDS - 1));
+            let queue = &mut self.queues[at];
             if queue.len() < self.config.queue_frames_max {
+                self.counts[at].waiting_bytes += frame.as_ref().len() as u64;
                 queue.push_back(Waiting { frame, since: now });
             } else {
-                self.counts[band].full += 1;
+                self.counts[at].full += 1;
             }
         }
     }
@@ -116,14 +138,20 @@ impl<P: Port> Banded<P> {
     fn drain(&mut self, now: Nanos) {
         self.now = now;
         loop {
-            while !self.leaving.is_full() && self.free_at.since(now).0 <= BURST_NS {
-                let Some(band) = self.next_band(now) else { break };
-                let Some(waiting) = self.queues[band].pop_front() else { break };
-                self.note_sent(band, now.since(waiting.since).0);
-                let len = waiting.frame.as_ref().len() as u64;
+            while !self.leaving.is_full() {
+                let Some(at) = self.next_queue(now) else { break };
+                let Some(first) = self.queues[at].front() else { break };
+                let len = first.frame.as_ref().len() as u64;
                 let takes_ns =
                     (len * 1_000_000_000).div_ceil(self.config.rate_bytes_per_sec.max(1));
+                let busy_ns = self.free_at.since(now).0;
+                if busy_ns > 0 && busy_ns + takes_ns > burst_ns(takes_ns) {
+                    break;
+                }
+                let Some(waiting) = self.queues[at].pop_front() else { break };
+                self.note_sent(at, len, now.since(waiting.since).0);
                 self.free_at = self.free_at.max(now).saturating_add(Nanos(takes_ns));
+                self.next_ns = takes_ns;
                 self.leaving.push(waiting.frame);
             }
             if self.leaving.is_empty() || self.port.tx_burst(now, &mut self.leaving) == 0 {
@@ -132,16 +160,22 @@ impl<P: Port> Banded<P> {
         }
     }
 
-    fn note_sent(&mut self, band: usize, waited_ns: u64) {
-        let counts = &mut self.counts[band];
+    fn note_sent(&mut self, at: usize, len: u64, waited_ns: u64) {
+        let counts = &mut self.counts[at];
         counts.sent += 1;
+        counts.sent_bytes += len;
+        counts.waiting_bytes -= len;
         counts.aged += u64::from(waited_ns >= self.config.age_max_ns);
         counts.wait_max_ns = counts.wait_max_ns.max(waited_ns);
     }
 
-    /// The band whose turn it is: that of the oldest frame beyond the age limit, else the first.
-    fn next_band(&self, now: Nanos) -> Option<usize> {
-        let heads = self.queues.iter().enumerate().filter_map(|(band, queue)| {
+    /// The queue whose turn it is: that of frames without elements, else that of the oldest frame
+    /// beyond the age limit, else the first.
+    fn next_queue(&self, now: Nanos) -> Option<usize> {
+        if !self.queues[BARE].is_empty() {
+            return Some(BARE);
+        }
+        let heads = self.queues[..BANDS].iter().enumerate().filter_map(|(band, queue)| {
             let since = queue.front()?.since;
             Some((band, since))
         });
@@ -175,7 +209,10 @@ impl<P: Port> Port for Banded<P> {
     fn wait(&mut self, timeout_ns: u64) {
         let until_free = match self.is_empty() {
             true => u64::MAX,
-            false => self.free_at.since(self.now).0.saturating_sub(BURST_NS).max(1),
+            false => {
+                let busy_ns = self.free_at.since(self.now).0 + self.next_ns;
+                busy_ns.saturating_sub(burst_ns(self.next_ns)).max(1)
+            }
         };
         self.port.wait(timeout_ns.min(until_free));
     }
@@ -183,8 +220,17 @@ impl<P: Port> Port for Banded<P> {
     forward_port!(port: alloc, copy, recycles, merges, free, info, stats, carried, is_open, waker);
 }
 
+/// What may leave at once, where a frame takes so long.
+fn burst_ns(takes_ns: u64) -> u64 {
+    BURST_NS.max(2 * takes_ns)
+}
+
 /// Bands: seven of jobs, and the rest.
 pub const BANDS: usize = 8;
+/// The queue of frames without elements, after those of the bands.
+pub const BARE: usize = BANDS;
+/// Queues.
+pub const QUEUES: usize = BANDS + 1;
 /// What may leave at once, in time of the link: as long as a lane may be away without the link's
 /// being idle, and as long as a band may be held up by a later one.
 pub const BURST_NS: u64 = 200_000;

@@ -1,5 +1,7 @@
 //! What the frames of each job carry and how they leave: the label of its IP headers, and its band
-//! (SPEC#labels-and-bands). One table for all lanes of a box; an agent writes it while they send.
+//! (SPEC#labels-and-bands). Frames without elements leave before all bands: they ask for what the
+//! other direction of the link is free for, which would idle while they wait.
+//! One table for all lanes of a box; an agent writes it while they send.
 //!
 //! Invariants: a lane waits for nobody; a frame has the label of before or after a change, never a
 //! mixture; a box none of whose jobs has a label sends every frame as it was made.
@@ -7,7 +9,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use weft_wire::JobId;
-use weft_wire::frame::label::{job_of, set_dscp};
+use weft_wire::frame::label::{is_bare, job_of, set_dscp};
+
+use crate::Frame;
 
 /// The labels and bands of a box's jobs.
 #[derive(Debug)]
@@ -69,8 +73,9 @@ impl JobMarks {
         mark.map_or_else(|| u16::from(REST) << 8, |mark| mark.load(Ordering::Relaxed))
     }
 
-    /// Labels frames that are about to leave.
-    pub fn label_all<F: AsMut<[u8]> + AsRef<[u8]>>(&self, frames: &mut [F]) {
+    /// Labels frames that are about to leave. Those without elements stay apart, for a host's
+    /// filters know them by their length.
+    pub fn label_all<F: Frame>(&self, frames: &mut [F]) {
         if !self.is_labelled.load(Ordering::Acquire) {
             return;
         }
@@ -78,14 +83,19 @@ impl JobMarks {
             let label = job_of(frame.as_ref()).map_or(0, |job| self.label(job));
             if label > 0 {
                 set_dscp(frame.as_mut(), label);
+                if is_bare(frame.as_ref()) {
+                    frame.keep_apart(true);
+                }
             }
         }
     }
 
-    /// The band of a frame that is about to leave.
+    /// The band of a frame that is about to leave; none of one without elements whose job has a
+    /// band: it goes before all.
     #[must_use]
-    pub fn band_of(&self, frame: &[u8]) -> u8 {
-        job_of(frame).map_or(REST, |job| self.band(job))
+    pub fn band_of(&self, frame: &[u8]) -> Option<u8> {
+        let band = job_of(frame).map_or(REST, |job| self.band(job));
+        (band == REST || !is_bare(frame)).then_some(band)
     }
 }
 

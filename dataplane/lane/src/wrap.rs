@@ -7,7 +7,7 @@ use std::io::BufWriter;
 use std::sync::Arc;
 
 use weft_config::node::FaultsSection;
-use weft_io::bands::{BANDS, BandCounts, Banded, BandsConfig};
+use weft_io::bands::{BandCounts, Banded, BandsConfig, QUEUES};
 use weft_io::fault::{Fault, FaultConfig, FaultCounts, FaultRates};
 use weft_io::marks::JobMarks;
 use weft_io::trace::{Trace, TraceCounts};
@@ -98,7 +98,7 @@ impl<P: Port> Wrapped<P> {
 
     /// What became of the frames of each band, if there are queues for them.
     #[must_use]
-    pub const fn band_counts(&self) -> Option<&[BandCounts; BANDS]> {
+    pub fn band_counts(&self) -> Option<[BandCounts; QUEUES]> {
         match &self.outer {
             Outer::Plain(_) => None,
             Outer::Banded(banded) => Some(banded.counts()),

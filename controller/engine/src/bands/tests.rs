@@ -2,7 +2,7 @@ use alloc::format;
 
 use proptest::prelude::*;
 use weft_config::controller::{Config, HostConfig, JobConfig, NodeConfig, WorkerConfig};
-use weft_control::NodeHello;
+use weft_control::{BandError, Command, Event, NodeHello};
 
 use super::*;
 use crate::{Saved, built_in_policies};
@@ -201,6 +201,79 @@ fn a_refusal_is_told_to_people_once_and_is_in_the_figures() {
         matches!(action, Action::Notice { notice: Notice::BandRefused { .. }, .. })
     });
     assert_eq!(refused.count(), 1);
+}
+
+#[test]
+fn what_a_box_refused_it_is_told_again_until_it_does_it() {
+    let mut rig = Rig::new(&[500, 500], BandPolicy::Fifo, 20);
+    let config = BandsConfig { policy: BandPolicy::One, interval_s: 20 };
+    rig.controller.set_band_policy(0, config, None).unwrap();
+    let refuse = |rig: &mut Rig, error| {
+        for (job, band) in [(0, 0), (1, 1)] {
+            rig.answer(JobId(job), Event::BandRefused { band: Some(band), error });
+        }
+    };
+    let told = |rig: &mut Rig, now_ns| {
+        rig.now_ns = now_ns;
+        rig.controller.handle_timeout(now_ns);
+        let (mut commands, mut notices) = (Vec::new(), 0);
+        while let Some(action) = rig.controller.poll_action() {
+            match action {
+                Action::Command { command: Command::SetBands { job, band, .. }, .. } => {
+                    commands.push((job.0, band));
+                }
+                Action::Notice { notice: Notice::BandRefused { .. }, .. } => notices += 1,
+                _ => {}
+            }
+        }
+        (commands, notices)
+    };
+    let both = vec![(0, Some(0)), (1, Some(1))];
+    assert_eq!(told(&mut rig, 0).0, both);
+    refuse(&mut rig, BandError::Foreign);
+    assert_eq!(rig.controller.poll_timeout(), Some(5 * S));
+    assert_eq!(told(&mut rig, 5 * S - 1), (Vec::new(), 2));
+    assert_eq!(told(&mut rig, 5 * S), (both.clone(), 0));
+    // The same reason is no news, another one is.
+    refuse(&mut rig, BandError::Foreign);
+    assert_eq!(told(&mut rig, 10 * S), (both.clone(), 0));
+    refuse(&mut rig, BandError::NotPermitted);
+    assert_eq!(told(&mut rig, 15 * S), (both, 2));
+    let refused = |rig: &Rig| rig.controller.status(0).jobs[0].bands.refused.clone();
+    assert_eq!(refused(&rig), "", "it is asked");
+    for (job, band) in [(0, 0), (1, 1)] {
+        rig.answer(JobId(job), Event::BandSet { band: Some(band) });
+    }
+    assert_eq!(told(&mut rig, 60 * S), (Vec::new(), 0));
+    assert_eq!(rig.controller.poll_timeout(), None, "nothing is left to ask for");
+}
+
+#[test]
+fn the_label_of_a_job_that_is_gone_is_withdrawn() {
+    let bands = BandsConfig { policy: BandPolicy::One, interval_s: 20 };
+    let mut fewer = config(&[500; 2], bands);
+    let last = fewer.jobs.pop().unwrap();
+    let mut controller = Controller::new(fewer, &Saved::fresh(7), built_in_policies()).unwrap();
+    let hello = NodeHello { name: "p1".into(), life: 1, ..NodeHello::default() };
+    let node = controller.handle_node(0, &hello).unwrap();
+    let labels = |controller: &mut Controller, now_ns| {
+        controller.handle_timeout(now_ns);
+        let actions = core::iter::from_fn(|| controller.poll_action());
+        let labels = actions.filter_map(|action| match action {
+            Action::Command { node: to, command: Command::SetLabel { job, label } } => {
+                assert_eq!(to, node);
+                Some((job.0, label))
+            }
+            _ => None,
+        });
+        labels.collect::<Vec<_>>()
+    };
+    assert_eq!(labels(&mut controller, 0), []);
+    controller.register_job(1, last).unwrap();
+    assert_eq!(labels(&mut controller, 1), [(1, LABELS[1])]);
+    controller.unregister_job(2, "j1").unwrap();
+    assert_eq!(labels(&mut controller, 2), [(1, 0)]);
+    assert_eq!(labels(&mut controller, 3), []);
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! The tree: a class for the link's rate, under it one class for all that is no job's, in the last
 //! band, and for each job one class in each band that it has had. All may borrow up to the link's
 //! rate, in the order of their bands, and have next to nothing of their own; so bands are strict,
-//! and nobody starves wholly. A filter sends a job's label to the class of its band. A job changes
+//! and nobody starves wholly. A filter sends a job's label to the class of its band; one before it
+//! sends the job's frames without elements to a class of all such frames in the first band, for
+//! they ask for what the other direction of the link is free for. A job changes
 //! its band by `tc filter replace`: what waits stays where it is and leaves in its turn
 //! (TensorLights deletes the tree instead, and what waits with it).
 //!
@@ -16,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use weft_control::{JOB_BANDS, LABEL_MAX, REST_BAND};
+use weft_wire::frame::label::{BARE_AT_IPV4, BARE_AT_IPV6, BARE_LEN};
 
 pub(super) use read::{backlog_bytes, failure};
 
@@ -80,7 +83,7 @@ pub(super) struct Found {
     has_link: bool,
     /// So is the class of the rest.
     has_rest: bool,
-    /// Classes of jobs, by their minor numbers.
+    /// Classes of jobs and of frames without elements, by their minor numbers.
     classes: BTreeSet<u16>,
     /// Families of which there are filters, or were: the kernel keeps their tables.
     tables: BTreeSet<Family>,
@@ -93,6 +96,10 @@ pub(super) struct Found {
 /// What a filter looks at.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Family {
+    /// IPv4 without elements.
+    BareV4,
+    /// IPv6 without elements.
+    BareV6,
     /// IPv4.
     V4,
     /// IPv6.
@@ -100,26 +107,42 @@ pub(super) enum Family {
 }
 
 impl Family {
-    const ALL: [Self; 2] = [Self::V4, Self::V6];
+    const ALL: [Self; 4] = [Self::BareV4, Self::BareV6, Self::V4, Self::V6];
 
     const fn protocol(self) -> &'static str {
         match self {
-            Self::V4 => "ip",
-            Self::V6 => "ipv6",
+            Self::BareV4 | Self::V4 => "ip",
+            Self::BareV6 | Self::V6 => "ipv6",
         }
     }
 
-    const fn field(self) -> &'static str {
+    /// What the filter of a label matches.
+    fn matches(self, label: u8) -> String {
+        let class = label << 2;
+        let bare = |at: usize| format!(" match u16 0x0000 {:#06x} at {at}", !(BARE_LEN - 1));
         match self {
-            Self::V4 => "ip dsfield",
-            Self::V6 => "ip6 priority",
+            Self::V4 => format!("match ip dsfield {class:#04x} 0xfc"),
+            Self::V6 => format!("match ip6 priority {class:#04x} 0xfc"),
+            Self::BareV4 => Self::V4.matches(label) + &bare(BARE_AT_IPV4),
+            Self::BareV6 => Self::V6.matches(label) + &bare(BARE_AT_IPV6),
         }
     }
 
+    /// Filters of less are asked first.
     const fn preference(self) -> u16 {
         match self {
+            Self::BareV4 => PREFERENCE - 2,
+            Self::BareV6 => PREFERENCE - 1,
             Self::V4 => PREFERENCE,
             Self::V6 => PREFERENCE + 1,
+        }
+    }
+
+    /// The class of a label's frames in a band.
+    const fn minor(self, band: u8, label: u8) -> u16 {
+        match self {
+            Self::BareV4 | Self::BareV6 => BARE_MINOR,
+            Self::V4 | Self::V6 => minor(band, label),
         }
     }
 
@@ -141,13 +164,16 @@ impl Found {
     pub(super) fn bands(&self, place: &Place) -> Option<Wanted> {
         let major = place.major();
         let mut bands = Wanted::new();
-        for ((_, label), (_, class)) in &self.filters {
-            let (band, of_label) = split(class.minor)?;
-            let is_right = class.major == major
-                && of_label == *label
-                && self.classes.contains(&class.minor)
-                && bands.insert(*label, band).is_none_or(|other| other == band);
-            if !is_right {
+        for ((family, label), (_, class)) in &self.filters {
+            let is_there = class.major == major && self.classes.contains(&class.minor);
+            let is_right = match family {
+                Family::BareV4 | Family::BareV6 => class.minor == BARE_MINOR,
+                Family::V4 | Family::V6 => split(class.minor).is_some_and(|(band, of_label)| {
+                    of_label == *label
+                        && bands.insert(*label, band).is_none_or(|other| other == band)
+                }),
+            };
+            if !(is_there && is_right) {
                 return None;
             }
         }
@@ -191,15 +217,16 @@ impl Place {
         if !wanted.is_empty() || found.has_root {
             self.base(found, &mut lines);
         }
-        for (label, band) in wanted {
-            let minor = minor(*band, *label);
+        let bare = (!wanted.is_empty()).then_some((BARE_MINOR, 0));
+        let of_jobs = wanted.iter().map(|(label, band)| (minor(*band, *label), *band));
+        for (minor, band) in bare.into_iter().chain(of_jobs) {
             if !found.classes.contains(&minor) {
-                lines.push(self.class_line(minor, *band, found));
+                lines.push(self.class_line(minor, band, found));
             }
         }
         for (label, band) in in_order(found, wanted) {
             for family in Family::ALL {
-                let class = ClassId { major: self.major(), minor: minor(band, label) };
+                let class = ClassId { major: self.major(), minor: family.minor(band, label) };
                 match found.filters.get(&(family, label)) {
                     Some((_, has)) if *has == class => {}
                     Some((handle, _)) => {
@@ -290,14 +317,13 @@ impl Place {
         class: ClassId,
     ) -> String {
         format!(
-            "filter {verb} dev {} parent {:x}: protocol {} pref {} handle {handle} u32 match {} \
-             {:#04x} 0xfc flowid {class}",
+            "filter {verb} dev {} parent {:x}: protocol {} pref {} handle {handle} u32 {} flowid \
+             {class}",
             self.device,
             self.major(),
             family.protocol(),
             family.preference(),
-            family.field(),
-            label << 2
+            family.matches(label)
         )
     }
 
@@ -356,7 +382,10 @@ const OWN_MAJOR: u16 = 0x5745;
 /// In its tree: the class of all that is no job's, and of the link.
 const REST_MINOR: u16 = 1;
 const LINK_MINOR: u16 = 2;
-/// Preference of the filters for IPv4; of those for IPv6 it is one more.
+/// Of frames without elements, where no job can have its own: the label is none.
+const BARE_MINOR: u16 = minor(0, 0);
+/// Preference of the filters for IPv4; of those for IPv6 it is one more, and of those that are
+/// asked before them up to two less.
 const PREFERENCE: u16 = 0x5745;
 /// What each class has of its own.
 const FLOOR_BITS_PER_SEC: u64 = 100_000;

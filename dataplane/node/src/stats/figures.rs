@@ -33,6 +33,21 @@ impl Figures {
         Self(table.iter().map(reading).collect())
     }
 
+    /// The same, and what another table reads.
+    pub(super) fn and<'a, S: 'a>(
+        mut self,
+        table: &'static [Figure<S>],
+        stats: impl Iterator<Item = &'a S> + Clone,
+    ) -> Self {
+        self.0.extend(Self::sum(table, stats).0);
+        self
+    }
+
+    /// Whether any is not 0.
+    pub(super) fn any(&self) -> bool {
+        self.0.iter().any(|reading| reading.value > 0)
+    }
+
     /// A figure by its name; 0 if there is none of this name.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {

@@ -53,6 +53,7 @@ fn write_all(out: &mut String, report: &Report) -> fmt::Result {
     if let Some(trace) = &report.trace {
         figures::write_metrics(out, "capture", &of_node(trace))?;
     }
+    super::bands::write_metrics(out, &report.bands)?;
     let lanes = report.lanes.iter();
     head(out, "weft_lane_frames_total", "counter", "Frames that the lane's engine handled")?;
     for lane in lanes.clone() {

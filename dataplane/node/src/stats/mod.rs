@@ -3,6 +3,7 @@
 //! Everything that the node prints or serves comes from a [`Report`], so text, JSON and metrics
 //! cannot disagree. Nothing is counted here.
 
+mod bands;
 mod figures;
 pub mod metrics;
 mod push;
@@ -16,6 +17,7 @@ use weft_engine::role::aggregator::{Aggregator, JobStats, Phase, Stats};
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_engine::slot::counter::Lag;
+use weft_io::bands::{BandCounts, QUEUES};
 use weft_io::fault::FaultCounts;
 use weft_io::record::RecordCounts;
 use weft_io::trace::TraceCounts;
@@ -25,6 +27,7 @@ use weft_wire::{JobId, Members};
 
 use crate::host::{Host, HostStats};
 
+pub use bands::BandReport;
 pub use figures::Figures;
 pub use push::{PushReport, PushSnapshot};
 pub use report::{JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport};
@@ -48,6 +51,8 @@ pub struct LaneSnapshot {
     pub faults: Option<[FaultCounts; 2]>,
     /// What its capture holds.
     pub trace: Option<TraceCounts>,
+    /// What became of the frames of each band, if its port has queues for them.
+    pub bands: Option<[BandCounts; QUEUES]>,
     /// What the node's recording holds, over all lanes.
     pub record: Option<RecordCounts>,
     /// The host side.
@@ -114,6 +119,7 @@ impl LaneSnapshot {
             steer: port.port().steer_counts(),
             faults: port.port().inner().fault_counts(),
             trace: port.port().inner().trace_counts(),
+            bands: port.port().inner().band_counts(),
             record: port.record_counts(),
             host: host.stats(),
             engine: Stats::default(),

@@ -18,8 +18,8 @@ use weft_wire::Rank;
 
 use super::figures::{Figures, table};
 use super::{
-    LaneSnapshot, LeaseSnapshot, MemberSnapshot, PushReport, ReplicaReport, ServerReport, push,
-    server,
+    BandReport, LaneSnapshot, LeaseSnapshot, MemberSnapshot, PushReport, ReplicaReport,
+    ServerReport, bands, push, server,
 };
 use crate::host::HostStats;
 
@@ -47,6 +47,9 @@ pub struct Report {
     /// The capture; absent without `[trace]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Figures>,
+    /// The bands of the port; absent without `[bands]` with `by = "port"`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bands: Vec<BandReport>,
     /// The recording; absent without `[record]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<Figures>,
@@ -187,6 +190,7 @@ impl Report {
                 .iter()
                 .any(|lane| lane.trace.is_some())
                 .then(|| Figures::sum(TRACE, lanes.iter().filter_map(|lane| lane.trace.as_ref()))),
+            bands: bands::reports(lanes),
             // Each lane counts what all of them have.
             recording: lanes
                 .first()

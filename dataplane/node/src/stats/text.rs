@@ -49,6 +49,7 @@ fn write_port(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "  lane {}: frames: {}", lane.lane, lane.frames)?;
         figures::write_text(out, &lane.figures)?;
     }
+    super::bands::write_text(out, &report.bands)?;
     let steering = (report.lanes.len() > 1).then_some(&report.steering);
     let host = Some(&report.host);
     let parts = [

@@ -7,6 +7,7 @@
 use super::{
     ETHERNET_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4_LEN, IPV6_LEN, PROTOCOL_UDP, UDP_LEN,
 };
+use crate::header::HEADER_LEN;
 use crate::types::JobId;
 
 /// The DSCP and ECN of an IP frame; none of another one.
@@ -64,6 +65,19 @@ pub fn job_of(frame: &[u8]) -> Option<JobId> {
     (protocol == Some(&PROTOCOL_UDP)).then(|| JobId(u16::from_be_bytes([job[0], job[1]])))
 }
 
+/// Whether an IP frame is so short that it carries no element: it asks, answers or acknowledges.
+/// Hosts that give jobs bands tell such frames by the same length.
+#[must_use]
+pub fn is_bare(frame: &[u8]) -> bool {
+    let len_at = match ethertype(frame) {
+        Some(ETHERTYPE_IPV4) => ETHERNET_LEN + BARE_AT_IPV4,
+        Some(ETHERTYPE_IPV6) => ETHERNET_LEN + BARE_AT_IPV6,
+        _ => return false,
+    };
+    let len = frame.get(len_at..len_at + 2);
+    len.is_some_and(|len| u16::from_be_bytes([len[0], len[1]]) < BARE_LEN)
+}
+
 fn ethertype(frame: &[u8]) -> Option<u16> {
     let bytes = frame.get(ETHERNET_LEN - 2..ETHERNET_LEN)?;
     Some(u16::from_be_bytes([bytes[0], bytes[1]]))
@@ -75,6 +89,15 @@ const fn add(a: u16, b: u16) -> u16 {
     sum + carry as u16
 }
 
+/// A power of two: the length in the IP header of a frame without elements is below, that of one
+/// with elements is not. IPv4 counts its own header, IPv6 does not.
+pub const BARE_LEN: u16 = 64;
+/// Where IPv4 has that length, from the start of its header.
+pub const BARE_AT_IPV4: usize = 2;
+/// Where IPv6 has it.
+pub const BARE_AT_IPV6: usize = 4;
+const _: () = assert!(IPV4_LEN + UDP_LEN + HEADER_LEN < BARE_LEN as usize);
+const _: () = assert!(UDP_LEN + HEADER_LEN < BARE_LEN as usize);
 /// Where Weft's header has the job.
 const JOB_AT: usize = 2;
 
@@ -115,6 +138,23 @@ mod tests {
             set_dscp(&mut frame, 0);
             assert_eq!(frame, plain);
         }
+    }
+
+    #[test]
+    fn a_frame_without_elements_is_told_by_its_length() {
+        let frame = |elements: usize, (from, to): (&str, &str)| {
+            let end = |addr: &str| Endpoint { mac: MacAddr([2; 6]), addr: addr.parse().unwrap() };
+            let encap = Encap::new(end(from), end(to)).unwrap();
+            let mut frame = std::vec![0; 200];
+            let len = encap.emit(&mut frame, HEADER_LEN + 4 * elements);
+            frame.truncate(len);
+            frame
+        };
+        for ends in [("10.0.0.1:1", "10.0.0.2:2"), ("[fd00::1]:1", "[fd00::2]:2")] {
+            assert!(is_bare(&frame(0, ends)));
+            assert!(!is_bare(&frame(6, ends)));
+        }
+        assert!(!is_bare(&[]) && !is_bare(&[0; 60]));
     }
 
     #[test]

@@ -144,6 +144,22 @@ impl Flight {
         Some(sent)
     }
 
+    /// True for a chunk that waits for its repeat.
+    pub(super) fn is_overdue(&self, chunk: u32) -> bool {
+        let index = self.entries.binary_search_by_key(&chunk, |entry| entry.chunk);
+        index.is_ok_and(|index| self.entries[index].state == State::Overdue)
+    }
+
+    /// What waits for its repeat is late, and not lost: it is waited for as long again.
+    pub(super) fn renew(&mut self, now: Nanos, path: &Path) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.state == State::Overdue) {
+            entry.state = State::Out;
+            entry.due_at = path.deadline_from(now, &entry.sent);
+            self.due_at = self.due_at.min(entry.due_at);
+        }
+        self.out += core::mem::take(&mut self.overdue);
+    }
+
     /// Marks what is overdue for a repeat.
     pub(super) fn expire(&mut self, now: Nanos) -> Overdue {
         let mut expired = Overdue::default();
@@ -230,6 +246,24 @@ mod tests {
         assert_eq!(flight.acknowledge(1), Some(path().send(Nanos(500))));
         assert_eq!(flight.out(), 0);
         assert_eq!(send(&mut flight, 1_700, 1), Some(Turn { chunk: 2, is_repeat: false }));
+    }
+
+    #[test]
+    fn what_was_late_is_waited_for_again() {
+        let mut flight = Flight::new();
+        flight.begin(3);
+        for _ in 0..3 {
+            send(&mut flight, 0, 3);
+        }
+        assert_eq!(flight.expire(Nanos(1_000)).count, 3);
+        assert!(flight.is_overdue(0) && !flight.is_overdue(3));
+        assert!(flight.acknowledge(0).is_some());
+        flight.renew(Nanos(1_500), &path());
+        assert_eq!((flight.out(), flight.deadline()), (2, Nanos(2_500)));
+        assert_eq!(send(&mut flight, 1_500, 2), None, "nothing goes twice");
+        assert_eq!(flight.expire(Nanos(2_499)).count, 0);
+        assert_eq!(flight.expire(Nanos(2_500)).count, 2);
+        assert_eq!(send(&mut flight, 2_500, 2), Some(Turn { chunk: 1, is_repeat: true }));
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(super) struct Puller {
     /// The host that is asked for chunks.
     host: usize,
     progress_at: Nanos,
+    /// Something became overdue, and nothing has come since.
+    is_silent: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,6 +66,7 @@ impl Puller {
             asking: Asking::NEVER,
             host: SERVER,
             progress_at: Nanos(0),
+            is_silent: false,
         }
     }
 
@@ -133,6 +136,7 @@ impl Puller {
         self.version = version;
         self.asking = Asking::NEVER;
         self.progress_at = now;
+        self.is_silent = false;
         self.phase = Phase::Fetching;
         self.flight.begin(self.chunks);
         self.end_if_whole()
@@ -143,7 +147,8 @@ impl Puller {
         if self.phase != Phase::Fetching {
             return None;
         }
-        self.flight.turn(self.path.window().saturating_sub(self.flight.out()))
+        let window = if self.is_silent { SILENT_WINDOW } else { self.path.window() };
+        self.flight.turn(window.saturating_sub(self.flight.out()))
     }
 
     pub(super) fn sent(&mut self, turn: Turn, now: Nanos) {
@@ -161,11 +166,22 @@ impl Puller {
         stats: &mut PusherStats,
     ) -> Result<bool, DropReason> {
         if self.phase != Phase::Fetching {
+            self.path.on_duplicate();
             return Err(DropReason::Unsolicited);
         }
+        self.is_silent = false;
         let is_limited = self.flight.out() >= self.path.window();
-        let sent = self.flight.acknowledge(chunk).ok_or(DropReason::Duplicate)?;
+        let was_overdue = self.flight.is_overdue(chunk);
+        let Some(sent) = self.flight.acknowledge(chunk) else {
+            self.path.on_duplicate();
+            return Err(DropReason::Duplicate);
+        };
         let halved = self.path.on_answer(now, &sent, is_limited, is_marked);
+        if was_overdue && !sent.is_repeated() {
+            // It was not lost but late, and so is what was asked for with it.
+            self.path.on_duplicate();
+            self.flight.renew(now, &self.path);
+        }
         stats.congestion_marks += u64::from(is_marked);
         stats.window_reductions += u64::from(halved);
         let start = chunk as usize * self.elements;
@@ -204,6 +220,7 @@ impl Puller {
         if overdue.count == 0 {
             return;
         }
+        self.is_silent = true;
         stats.window_reductions += u64::from(self.path.on_timeout(now, &overdue));
         if self.host != SERVER && now.since(self.progress_at).0 > patience_ns {
             self.host = SERVER;
@@ -245,5 +262,8 @@ fn low_16(version: Version) -> u16 {
     version.0 as u16
 }
 
+/// Chunks that are asked for again at a time while nothing comes at all: one that is busy with
+/// others has the questions, and each would be answered as often as it was asked.
+const SILENT_WINDOW: u32 = 1;
 /// How long a relay may bring nothing before the server is asked instead.
 const RELAY_PATIENCE_NS: u64 = 100_000_000;

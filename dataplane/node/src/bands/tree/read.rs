@@ -6,7 +6,9 @@
 use serde_json::Value;
 use weft_control::BandError;
 
-use super::{ClassId, Family, Found, OWN_MAJOR, Place, REST_MINOR, Root, is_label, split};
+use super::{
+    BARE_MINOR, ClassId, Family, Found, OWN_MAJOR, Place, REST_MINOR, Root, is_label, split,
+};
 
 impl Place {
     /// Arguments of `tc` that list what is there: queueing disciplines, classes, filters.
@@ -74,12 +76,10 @@ impl Place {
             let words = [after("ceil"), after("cburst")].map(|word| word.map(str::to_owned));
             found.ceil = words[0].clone().zip(words[1].clone()).map(|(ceil, burst)| [ceil, burst]);
         } else if parent == Some(self.parent()) {
-            match split(id.minor) {
-                Some(_) => {
-                    found.classes.insert(id.minor);
-                }
-                None if found.has_root && id.minor == REST_MINOR => found.has_rest = true,
-                None => {}
+            if id.minor == BARE_MINOR || split(id.minor).is_some() {
+                found.classes.insert(id.minor);
+            } else if found.has_root && id.minor == REST_MINOR {
+                found.has_rest = true;
             }
         }
         Ok(())
@@ -155,7 +155,7 @@ pub(in crate::bands) fn backlog_bytes(place: &Place, text: &str) -> u64 {
         match words.as_slice() {
             ["class", "htb", id, ..] => {
                 let id = ClassId::parse(id).filter(|id| id.major == place.major());
-                is_ours = id.is_some_and(|id| split(id.minor).is_some());
+                is_ours = id.is_some_and(|id| id.minor == BARE_MINOR || split(id.minor).is_some());
             }
             ["backlog", count, ..] if is_ours => {
                 let digits = count.trim_end_matches(|c: char| c.is_ascii_alphabetic());

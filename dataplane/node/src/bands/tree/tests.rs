@@ -83,9 +83,11 @@ impl Kernel {
                     return self.filters.retain(|(other, _), _| *other != pref);
                 }
                 self.tables.insert(pref.clone());
-                let table = if pref == "22341" { "801" } else { "802" };
-                let handle = after("handle").replacen("::", &format!("{table}::"), 1);
-                let handle = handle.replace("801801", "801").replace("802802", "802");
+                // The kernel numbers its tables, one for each preference.
+                let table = pref.parse::<u32>().unwrap() - 22_339 + 801;
+                let handle = after("handle");
+                let (_, node) = handle.split_once("::").unwrap();
+                let handle = format!("{table}::{node}");
                 let key = (pref, handle);
                 match verb {
                     "add" => assert!(self.filters.insert(key, after("flowid")).is_none(), "{line}"),
@@ -153,8 +155,14 @@ fn the_lines_of_an_own_tree_are_these() {
              ceil 100000000bit burst 15528 cburst 15528 quantum 1514",
             "class add dev eth0 parent 5745:2 classid 5745:1 htb rate 100000bit \
              ceil 100000000bit burst 3028 cburst 15528 quantum 1514 prio 7",
+            "class add dev eth0 parent 5745:2 classid 5745:100 htb rate 100000bit \
+             ceil 100000000bit burst 3028 cburst 15528 quantum 1514 prio 0",
             "class add dev eth0 parent 5745:2 classid 5745:103 htb rate 100000bit \
              ceil 100000000bit burst 3028 cburst 15528 quantum 1514 prio 0",
+            "filter add dev eth0 parent 5745: protocol ip pref 22339 handle ::3 u32 match ip \
+             dsfield 0x0c 0xfc match u16 0x0000 0xffc0 at 2 flowid 5745:100",
+            "filter add dev eth0 parent 5745: protocol ipv6 pref 22340 handle ::3 u32 match ip6 \
+             priority 0x0c 0xfc match u16 0x0000 0xffc0 at 4 flowid 5745:100",
             "filter add dev eth0 parent 5745: protocol ip pref 22341 handle ::3 u32 match ip \
              dsfield 0x0c 0xfc flowid 5745:103",
             "filter add dev eth0 parent 5745: protocol ipv6 pref 22342 handle ::3 u32 match ip6 \
@@ -173,7 +181,7 @@ fn a_rotation_replaces_filters_and_deletes_nothing() {
         assert_eq!(verbs[..2], ["class add", "class add"]);
         assert_eq!(verbs[2..], ["filter replace"; 4]);
         // The one that moves up goes first.
-        assert!(lines[2].contains("801::7") && lines[4].contains("801::3"), "{lines:?}");
+        assert!(lines[2].contains("803::7") && lines[4].contains("803::3"), "{lines:?}");
         lines.iter().for_each(|line| kernel.run(line));
         // And back: all classes are there.
         let back = place.lines(&kernel.read(&place), &Wanted::from([(3, 0), (7, 1)]));

@@ -1,0 +1,77 @@
+//! Bands of a node's own port: what of each band was sent, was lost, and waits.
+
+use std::fmt::{self, Write};
+
+use serde::Serialize;
+use weft_engine::figures::{Figure, FigureKind};
+use weft_io::bands::{BARE, BandCounts, QUEUES};
+use weft_process::metrics::label;
+
+use super::LaneSnapshot;
+use super::figures::{self, Figures, table};
+
+/// The frames of one band.
+#[derive(Clone, Debug, Serialize)]
+pub struct BandReport {
+    /// `0` to `6`, of which 0 goes first; `rest`; `bare`: frames without elements, which wait for no
+    /// band.
+    pub band: &'static str,
+    /// What became of them.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// The bands of all lanes whose ports have queues for them.
+pub(super) fn reports(lanes: &[LaneSnapshot]) -> Vec<BandReport> {
+    let queues: Vec<&[BandCounts; QUEUES]> =
+        lanes.iter().filter_map(|lane| lane.bands.as_ref()).collect();
+    if queues.is_empty() {
+        return Vec::new();
+    }
+    let report = |(at, band)| {
+        let counts = || queues.iter().map(move |queues| &queues[at]);
+        BandReport { band, figures: Figures::sum(COUNTERS, counts()).and(GAUGES, counts()) }
+    };
+    NAMES.into_iter().enumerate().map(report).collect()
+}
+
+/// Writes what is not 0 for people.
+pub(super) fn write_text(out: &mut String, bands: &[BandReport]) -> fmt::Result {
+    for band in bands.iter().filter(|band| band.figures.any()) {
+        writeln!(out, "  band {}:", band.band)?;
+        figures::write_text(out, &band.figures)?;
+    }
+    Ok(())
+}
+
+/// Writes every figure of every band.
+pub(super) fn write_metrics(out: &mut String, bands: &[BandReport]) -> fmt::Result {
+    let things: Vec<_> =
+        bands.iter().map(|it| (format!("{{band={}}}", label(it.band)), &it.figures)).collect();
+    figures::write_metrics(out, "band", &things)
+}
+
+const NAMES: [&str; QUEUES] = ["0", "1", "2", "3", "4", "5", "6", "rest", "bare"];
+const _: () = assert!(BARE == QUEUES - 1);
+
+const COUNTERS: &[Figure<BandCounts>] = table![BandCounts:
+    sent "Frames of the band that left",
+    sent_bytes "Bytes of the band that left",
+    full "Frames lost because their band's queue was full",
+    aged "Frames that left before better bands because they had waited for the age limit",
+];
+
+const GAUGES: &[Figure<BandCounts>] = &[
+    gauge("wait_max_ns", "The longest that a frame waited", |band| band.wait_max_ns),
+    gauge("waiting", "Frames that wait", |band| band.waiting),
+    gauge("waiting_bytes", "Bytes that wait", |band| band.waiting_bytes),
+    gauge("oldest_ns", "How long the oldest frame has waited", |band| band.oldest_ns),
+];
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&BandCounts) -> u64,
+) -> Figure<BandCounts> {
+    Figure { name, kind: FigureKind::Gauge, help, read }
+}
