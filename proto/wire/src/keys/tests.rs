@@ -193,15 +193,15 @@ proptest! {
     #[test]
     fn no_octets_panic(
         place in 0usize..What::ALL.len(),
-        entries in 0u16..6,
-        row_len in 0u16..5,
-        floors in 0u16..3,
+        entries in 0u8..6,
+        row_len in 0u8..5,
+        floors in 0u8..3,
         octets in prop::collection::vec(prop_oneof![Just(0u8), 0u8..8, any::<u8>()], 0..200),
     ) {
         let mut octets = octets;
         if octets.len() >= HEAD_LEN {
             octets[..6].fill(0);
-            (octets[1], octets[3], octets[5]) = (row_len as u8, entries as u8, floors as u8);
+            (octets[1], octets[3], octets[5]) = (row_len, entries, floors);
         }
         let header = header(What::ALL[place].0, octets.len());
         if let Ok(frame) = Frame::parse(&header, &octets) {
