@@ -1,6 +1,6 @@
 -- Wireshark dissector for Weft, version 1 of the protocol (proto/SPEC.md).
 --
--- HEADER and HELLO below are the layout: the fields, their offsets and their masks are all made
+-- HEADER, HELLO and KEYS below are the layout: the fields, their offsets and their masks are all made
 -- from these rows, and a test holds the rows against SPEC.md and the Rust crate. The names of
 -- codes are SPEC's. Everything that is read is bounded by what was captured first, so hostile
 -- or cut-off packets give an expert info and never a Lua error.
@@ -48,8 +48,22 @@ local HELLO = {
     { "mask", 64, 8 },
 }
 
+-- name, first byte, bytes                                                             SPEC#keys
+local KEYS = {
+    { "row_len", 0, 2 },
+    { "entries", 2, 2 },
+    { "floors", 4, 2 },
+    { "hops", 6, 1 },
+    { "peer", 7, 1 },
+    { "number", 8, 8 },
+    { "low", 16, 8 },
+}
+
 local HEADER_LEN = 32
 local BODY_LEN = 72
+local KEYS_LEN = 24
+local ROW_KEYS = 0x9000
+local TABLES_MAX = 0x1000
 local STEP_BITS_MAX = 8192
 local VERSION = 1
 local EXPONENT_MAX = 126
@@ -153,6 +167,7 @@ local HELLO_VALUES = {
 local HEXADECIMAL = {
     flags = true, cookie = true, group = true, crc = true, members = true,
     life = true, token = true, session = true, cookie_up = true, cookie_down = true, mask = true,
+    ["keys.number"] = true, ["keys.low"] = true,
 }
 
 local weft = Proto("weft", "Weft In-Network Aggregation")
@@ -184,6 +199,12 @@ for _, row in ipairs(HELLO) do
     fields["hello." .. name] =
         make_field("weft.hello." .. name, name, row[3] * 8, HELLO_VALUES[name], nil)
 end
+for _, row in ipairs(KEYS) do
+    local name = row[1]
+    fields["keys." .. name] =
+        make_field("weft.keys." .. name, "keys." .. name, row[3] * 8, nil, nil)
+end
+fields["keys.key"] = ProtoField.uint64("weft.keys.key", "key")
 for value, name in pairs(FLAGS) do
     fields["flags." .. name] =
         ProtoField.bool("weft.flags." .. name:lower(), name, 8, nil, value)
@@ -194,6 +215,8 @@ local ROWS = {
     [0xffff] = "worker channel",
 }
 for rank = 0, 63 do ROWS[0x8000 + rank] = string.format("direct updates of rank %d", rank) end
+-- Tables of keys (SPEC, "Keys"); names for the first of them, as many as anybody has.
+for table = 0, 63 do ROWS[ROW_KEYS + table] = string.format("keys of table %d", table) end
 fields["group.row"] = ProtoField.uint16("weft.group.row", "row", base.DEC, ROWS)
 fields["group.generation"] = ProtoField.uint16("weft.group.generation", "generation")
 fields["crc.status"] = ProtoField.uint8("weft.crc.status", "CRC status", base.DEC, CRC_STATUS)
@@ -274,6 +297,7 @@ local function parse(tvb)
         kind = tvb(0, 1):bitfield(4, 4),
         flags = tvb(1, 1):uint() - tvb(1, 1):uint() % 8,
         outcome = tvb(1, 1):bitfield(5, 3),
+        row = tvb(8, 2):uint(),
         element_type = tvb(16, 1):bitfield(0, 4),
         operation = tvb(16, 1):bitfield(4, 4),
         exponent = tvb(17, 1):int(),
@@ -281,6 +305,11 @@ local function parse(tvb)
         crc = tvb(20, 4):uint(),
     }
     return header
+end
+
+-- Rows of tables of keys: their datagrams have a body, whatever their kind.
+local function is_of_keys(row)
+    return row >= ROW_KEYS and row < ROW_KEYS + TABLES_MAX
 end
 
 -- nil, or what is wrong with a header, in the words and the order of the Rust crate.
@@ -299,6 +328,8 @@ local function fault(header, payload_len)
         fits = payload_len == header.count * element_len
     elseif kind == "HELLO" then
         fits = payload_len >= BODY_LEN
+    elseif is_of_keys(header.row) then
+        fits = payload_len == header.count * element_len
     elseif kind == "PULL" then
         -- Padding, of which its receiver says how much there may be (SPEC#push).
         fits = true
@@ -453,6 +484,50 @@ local function add_hello(tree, tvb)
         value.step_bits)
 end
 
+-- Frames about keys whose entries are keys and a fixed number of bytes: bytes of an entry, by kind,
+-- DIRECT and outcome.
+local KEYS_ENTRY_LEN = {
+    ["PULL.0.NONE"] = 8, ["STATE.0.WAIT"] = 8, ["STATE.0.STALE"] = 8,
+    ["STATE.0.HAVE"] = 20, ["STATE.0.VOID"] = 20, ["STATE.0.COMMITTED"] = 20,
+    ["STATE.0.DROPPED"] = 20, ["ACK.1.NONE"] = 20,
+}
+
+-- Adds the head of a body about keys, and the keys where they are easy to find.
+local function add_keys(tree, tvb, header)
+    local captured = tvb:captured_len() - HEADER_LEN
+    if captured < KEYS_LEN then return end
+    local body = tvb(HEADER_LEN, captured)
+    local keys = tree:add(weft, body, "Keys")
+    for _, row in ipairs(KEYS) do
+        keys:add(fields["keys." .. row[1]], body(row[2], row[3]))
+    end
+    local direct = math.floor(header.flags / 64) % 2
+    local name = string.format(
+        "%s.%d.%s", KIND[header.kind], direct, OUTCOME[header.outcome] or "NONE")
+    local len = KEYS_ENTRY_LEN[name]
+    local value_len = body(0, 2):uint() * 4
+    local at = KEYS_LEN
+    for _ = 1, body(2, 2):uint() do
+        local entry_len = len
+        if captured < at + 8 then return end
+        if not entry_len and name ~= "ANSWER.1.NONE" and captured >= at + 12 then
+            local parts = body(at + 8, 1):uint() % 8
+            local values = parts % 2 + math.floor(parts / 2) % 2
+            if KIND[header.kind] == "ANSWER" or KIND[header.kind] == "ACK" then
+                values = parts == 4 and 1 or 0
+            end
+            entry_len = 12 + values * value_len
+        elseif not entry_len and name == "ANSWER.1.NONE" and captured >= at + 20 then
+            if at == KEYS_LEN then at = at + body(4, 2):uint() * 12 end
+            if captured < at + 20 then return end
+            entry_len = 20 + body(at + 16, 2):uint() * 12 + value_len
+        end
+        if not entry_len then return end
+        keys:add(fields["keys.key"], body(at, 8))
+        at = at + entry_len
+    end
+end
+
 -- Adds the label of the job's frames, if they carry one.
 local function add_label(tree)
     for _, field in ipairs(dscp_fields) do
@@ -514,6 +589,7 @@ function weft.dissector(tvb, pinfo, root)
         text = text .. hello
     else
         add_elements(tree, tvb, header)
+        if is_of_keys(header.row) then add_keys(tree, tvb, header) end
     end
     add_notes(tree, header)
     if status == 0 then

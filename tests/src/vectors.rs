@@ -11,8 +11,9 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use weft_wire::ChunkIndex;
 use weft_wire::frame::{FrameError, Udp};
-use weft_wire::header::{ElementType, Header, HeaderError, Kind, Packet};
+use weft_wire::header::{ElementType, Flags, Header, HeaderError, Kind, Packet};
 use weft_wire::hello::Hello;
+use weft_wire::keys::{self, What};
 
 pub use make::make;
 
@@ -43,6 +44,9 @@ pub struct Vector {
     /// Present when the handshake body is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hello: Option<HelloFields>,
+    /// Present when the frame is about keys, and its body valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<KeysFields>,
     /// The frame itself.
     #[serde(skip)]
     pub bytes: Vec<u8>,
@@ -95,7 +99,7 @@ impl HeaderFields {
     /// Names and numbers of a header, and of the CRC that goes with it.
     #[must_use]
     pub fn new(header: &Header, crc: u32) -> Self {
-        let flags = weft_wire::header::Flags::ALL.iter();
+        let flags = Flags::ALL.iter();
         let ChunkIndex(chunk) = header.chunk;
         Self {
             kind: header.kind.to_string(),
@@ -176,6 +180,51 @@ impl HelloFields {
             mask: format!("{:#018x}", hello.mask.0),
             bitmap: bitmap.iter().map(|byte| format!("{byte:02x}")).collect(),
         }
+    }
+}
+
+/// Expected head of a body about keys, and the keys of its entries; numbers as in
+/// [`HeaderFields`].
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the fields of SPEC's table of keys, by their names")]
+pub struct KeysFields {
+    pub what: String,
+    pub row_len: u16,
+    pub entries: u16,
+    pub floors: u16,
+    pub hops: u8,
+    pub peer: u8,
+    pub number: String,
+    pub low: String,
+    pub keys: Vec<u64>,
+}
+
+impl KeysFields {
+    /// Names and numbers of a body; none if it is no body about keys.
+    #[must_use]
+    pub fn new(header: &Header, body: &[u8]) -> Option<Self> {
+        let frame = keys::Frame::parse(header, body).ok()?;
+        let keys::Frame { what, head, .. } = frame;
+        let of = (header.kind, header.flags.contains(Flags::DIRECT), header.outcome);
+        let known = What::ALL.iter().find(|row| (row.2, row.3, row.4) == of);
+        let keys = match what {
+            What::Access | What::Answer => frame.accesses().map(|entry| entry.key).collect(),
+            What::Localize | What::Wait | What::Stale => frame.keys().collect(),
+            What::Row => frame.rows().map(|row| row.key).collect(),
+            _ => frame.claims().map(|claim| claim.key).collect(),
+        };
+        Some(Self {
+            what: known?.1.to_owned(),
+            row_len: head.row_len,
+            entries: head.entries,
+            floors: head.floors,
+            hops: head.hops,
+            peer: head.peer,
+            number: format!("{:#018x}", head.number.0),
+            low: format!("{:#018x}", head.low),
+            keys,
+        })
     }
 }
 

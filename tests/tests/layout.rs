@@ -10,7 +10,7 @@ use weft_wire::header::{
     self, ElementType, Flags, HEADER_LEN, Kind, Operation, Outcome, PORT_BASE, VERSION,
 };
 use weft_wire::hello::{self, BODY_LEN, Integrity, Overflow, Phase, Reason, STEP_BITS_MAX};
-use weft_wire::probe;
+use weft_wire::{keys, probe, rows};
 
 /// Names and values of a set of codes, in order of value.
 type Codes = BTreeMap<u64, String>;
@@ -162,6 +162,49 @@ fn spec_text_of_probes() -> String {
     let text = spec();
     let from = text.find("## Probe trains").expect("a section on probe trains");
     text[from..].to_owned()
+}
+
+#[test]
+fn layouts_of_keys_agree() {
+    let rust: Vec<(String, Vec<u64>)> = keys::LAYOUT
+        .iter()
+        .map(|&(name, byte, bytes)| (name.to_owned(), vec![byte as u64, bytes as u64]))
+        .collect();
+    let spec: Vec<(String, Vec<u64>)> = spec_table(&["key field", "byte", "bytes"])
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1..3].iter().map(|cell| number(cell)).collect()))
+        .collect();
+    assert_eq!(spec, rust, "SPEC and weft-wire");
+    assert_eq!(lua_layout("KEYS"), rust, "weft.lua and weft-wire");
+    assert_eq!(lua_constant("KEYS_LEN"), keys::HEAD_LEN as u64);
+    assert_eq!(lua_constant("ROW_KEYS"), u64::from(rows::ROW_KEYS));
+    assert_eq!(lua_constant("TABLES_MAX"), u64::from(rows::TABLES_MAX));
+
+    let rust: Vec<Vec<String>> = keys::What::ALL
+        .iter()
+        .map(|(_, name, kind, direct, outcome)| {
+            let direct = if *direct { "DIRECT" } else { "" };
+            [*name, &kind.to_string(), direct, &outcome.to_string()].map(str::to_owned).to_vec()
+        })
+        .collect();
+    let spec: Vec<Vec<String>> = spec_table(&["key frame", "kind", "flag", "outcome"])
+        .into_iter()
+        .map(|row| row[..4].to_vec())
+        .collect();
+    assert_eq!(spec, rust, "SPEC and weft-wire");
+
+    let lengths = [
+        ("key", keys::KEY_LEN),
+        ("floor, last number", keys::LAST_LEN),
+        ("access, answer", keys::ACCESS_LEN),
+        ("claim", keys::CLAIM_LEN),
+        ("row", keys::ROW_HEAD_LEN),
+    ];
+    let spec = spec_table(&["key entry", "bytes"]);
+    let spec: Vec<_> = spec.iter().map(|row| (row[0].as_str(), number(&row[1]) as usize)).collect();
+    assert_eq!(spec, lengths);
+    let parts = spec_codes(&["part", "value"], 0);
+    assert_eq!(parts, rust_codes(keys::Parts::ALL, |part| part.0));
 }
 
 #[test]

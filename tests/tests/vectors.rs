@@ -4,10 +4,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use weft_tests::vectors::{self, FrameFields, HeaderFields, HelloFields, elements_of, verdict};
+use weft_tests::vectors::{
+    self, FrameFields, HeaderFields, HelloFields, KeysFields, elements_of, verdict,
+};
 use weft_wire::frame::Udp;
 use weft_wire::header::{Flags, Header, Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase, Reason};
+use weft_wire::keys::What;
+use weft_wire::rows::is_of_keys;
 
 #[test]
 fn regenerating_changes_nothing() {
@@ -49,6 +53,9 @@ fn our_parsers_read_what_the_index_says() {
             HelloFields::new(&hello, bitmap)
         });
         assert_eq!(hello, vector.hello, "{name}");
+        let is_about_keys = is_of_keys(header.group.row()) && header.kind != Kind::Hello;
+        let keys = is_about_keys.then(|| KeysFields::new(&header, packet.payload()));
+        assert_eq!(keys.flatten(), vector.keys, "{name}");
     }
 }
 
@@ -69,6 +76,10 @@ fn every_code_has_a_vector() {
     }
     for (_, name) in Phase::ALL {
         assert!(hellos().any(|hello| hello.phase == *name), "no vector of phase {name}");
+    }
+    for (_, name, ..) in What::ALL {
+        let mut keys = vectors.iter().filter_map(|vector| vector.keys.as_ref());
+        assert!(keys.any(|keys| keys.what == *name), "no vector of {name} about keys");
     }
     for (_, name) in Reason::ALL {
         assert!(hellos().any(|hello| hello.reason == *name), "no vector of reason {name}");

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::{env, fs, io, process};
 
 use weft_tests::crc32c::crc32c;
-use weft_tests::vectors::{self, HeaderFields, HelloFields, Vector};
+use weft_tests::vectors::{self, HeaderFields, HelloFields, KeysFields, Vector};
 use weft_wire::ChunkIndex;
 use weft_wire::header::{ElementType, Flags, HeaderError, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{HelloError, Integrity, Overflow, Phase, Reason};
@@ -59,6 +59,16 @@ const HELLO_FIELDS: &[&str] = &[
     "weft.hello.exponent_mode",
     "weft.hello.mask",
     "weft.hello.bitmap",
+];
+const KEYS_FIELDS: &[&str] = &[
+    "weft.keys.row_len",
+    "weft.keys.entries",
+    "weft.keys.floors",
+    "weft.keys.hops",
+    "weft.keys.peer",
+    "weft.keys.number",
+    "weft.keys.low",
+    "weft.keys.key",
 ];
 const OTHER_FIELDS: &[&str] = &[
     "weft.crc.status",
@@ -153,7 +163,8 @@ fn rows(name: &str, frames: &[Captured<'_>], options: &[&str]) -> Vec<Row> {
     let separator = format!("separator={SEPARATOR}");
     let mut arguments = vec!["-T", "fields", "-E", &separator, "-E", "occurrence=a"];
     arguments.extend(options);
-    let names = || [HEADER_FIELDS, HELLO_FIELDS, OTHER_FIELDS].into_iter().flatten().copied();
+    let names =
+        || [HEADER_FIELDS, HELLO_FIELDS, KEYS_FIELDS, OTHER_FIELDS].into_iter().flatten().copied();
     names().for_each(|field| arguments.extend(["-e", field]));
     let rows: Vec<Row> = tshark(name, frames, &arguments)
         .lines()
@@ -226,6 +237,21 @@ fn expected_hello(hello: &HelloFields) -> Vec<String> {
     ]
 }
 
+/// What tshark must print for a body about keys, in the order of [`KEYS_FIELDS`].
+fn expected_keys(keys: &KeysFields) -> Vec<String> {
+    let all: Vec<_> = keys.keys.iter().map(u64::to_string).collect();
+    vec![
+        keys.row_len.to_string(),
+        keys.entries.to_string(),
+        keys.floors.to_string(),
+        keys.hops.to_string(),
+        keys.peer.to_string(),
+        keys.number.clone(),
+        keys.low.clone(),
+        all.join(","),
+    ]
+}
+
 fn check_valid(vector: &Vector, row: &Row) {
     let name = &vector.file;
     let header = vector.header.as_ref().expect("a valid datagram has a header");
@@ -235,6 +261,11 @@ fn check_valid(vector: &Vector, row: &Row) {
     let hello = vector.hello.as_ref().map(expected_hello);
     let hello = hello.unwrap_or_else(|| vec![String::new(); HELLO_FIELDS.len()]);
     for (field, expected) in HELLO_FIELDS.iter().zip(hello) {
+        assert_eq!(row[field], expected, "{name}: {field}");
+    }
+    let keys = vector.keys.as_ref().map(expected_keys);
+    let keys = keys.unwrap_or_else(|| vec![String::new(); KEYS_FIELDS.len()]);
+    for (field, expected) in KEYS_FIELDS.iter().zip(keys) {
         assert_eq!(row[field], expected, "{name}: {field}");
     }
     let element = format!("weft.element.{}", header.element_type);

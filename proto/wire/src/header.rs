@@ -9,6 +9,7 @@ use core::fmt;
 
 use crate::hello::Hello;
 use crate::quant;
+use crate::rows;
 use crate::types::{ChunkIndex, Cookie, GroupId, JobId, Members};
 
 mod code;
@@ -304,7 +305,8 @@ pub struct Header {
 
 impl Header {
     /// Parses a header and checks that `count` elements follow, or nothing at all: header-only
-    /// answers to a data frame keep its element fields.
+    /// answers to a data frame keep its element fields. About keys, `count` words follow in a
+    /// datagram of any kind but HELLO.
     ///
     /// # Errors
     /// [`HeaderError`] in the order of SPEC's "Checks": length, version, kind, exponent.
@@ -341,6 +343,7 @@ impl Header {
         let fits = match kind {
             Kind::Contrib | Kind::Answer => payload_len == header.payload_len(),
             Kind::Hello => payload_len >= crate::hello::BODY_LEN,
+            _ if rows::is_of_keys(header.group.row()) => payload_len == header.payload_len(),
             // Padding, of which its receiver says how much there may be (SPEC#push).
             Kind::Pull => true,
             Kind::Ack | Kind::State | Kind::Status => payload_len == 0,

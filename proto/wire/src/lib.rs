@@ -5,6 +5,7 @@
 //! | [`frame`] | is this Ethernet frame a whole UDP datagram, and how is one written |
 //! | [`header`] | what the 32-byte header says |
 //! | [`hello`] | what a handshake body says |
+//! | [`keys`] | what the body of a datagram about keys says |
 //! | [`probe`] | what the datagrams of a packet train say |
 //! | [`quant`] | how values become fixed-point numbers and back |
 //! | [`rows`] | which rows mean the same in every job |
@@ -20,6 +21,7 @@ extern crate std;
 pub mod frame;
 pub mod header;
 pub mod hello;
+pub mod keys;
 pub mod probe;
 pub mod quant;
 pub mod rows;

@@ -6,6 +6,7 @@
 //! | [`allreduce`] | workers and aggregators that reduce |
 //! | [`push`] | workers, aggregators, server, replica and controller |
 //! | [`steer`] | an allreduce job that is paused and resized while its controller and its box die |
+//! | [`keys`] | processes that move rows among them, and their box |
 //! | [`network`], [`links`] | what happens to each frame on its way, and when it is through |
 //! | [`hostile`] | an enemy who adds frames |
 //! | [`seeds`] | many seeds of every kind of scenario, on all processors |
@@ -19,6 +20,7 @@ pub mod coverage;
 pub mod engine;
 pub mod frames;
 pub mod hostile;
+pub mod keys;
 pub mod links;
 pub mod network;
 pub mod push;

@@ -5,6 +5,7 @@ use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation,
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase, Reason};
 use weft_wire::{ChunkIndex, Cookie, Epoch, GroupId, JobId, MacAddr, Members};
 
+mod keys;
 mod push;
 mod refused;
 
@@ -31,7 +32,9 @@ use Family::{Ipv4, Ipv6};
 #[must_use]
 pub fn make() -> Vec<Vector> {
     let pushed = push::push_frames();
-    [data_frames(), states(), pushed, handshakes(), refused_frames(), refused_headers()].concat()
+    let keys = keys::keys_frames();
+    [data_frames(), states(), pushed, keys, handshakes(), refused_frames(), refused_headers()]
+        .concat()
 }
 
 fn member_to_box(family: Family) -> Encap {
@@ -161,6 +164,7 @@ fn vector(
         frame: Some(frame_fields(&encap)),
         header: Some(HeaderFields::new(header, crc)),
         hello: None,
+        keys: None,
         bytes: frame(&encap, &datagram, !sealed),
     }
 }

@@ -3,6 +3,7 @@
 pub mod aggregator;
 pub mod channel;
 pub mod gather;
+pub mod keys;
 pub mod model;
 pub mod push;
 pub mod replica;

@@ -10,6 +10,8 @@ import struct
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
 
+ROW_KEYS = 0x9000
+TABLES_MAX = 0x1000
 HEADER_LEN = 32
 HELLO_LEN = 72
 BITMAP_BITS_MAX = 8192
@@ -264,8 +266,8 @@ def parse(data: bytes) -> Datagram:
     if header.kind == Kind.HELLO:
         if len(payload) < HELLO_LEN:
             raise Malformed("header/length")
-    elif header.kind != Kind.PULL:  # one may be padded to its sum's length
-        carries = header.kind in (Kind.CONTRIB, Kind.ANSWER)
+    elif header.kind != Kind.PULL or _is_of_keys(header):  # one may be padded to its sum's length
+        carries = header.kind in (Kind.CONTRIB, Kind.ANSWER) or _is_of_keys(header)
         if len(payload) != (count * header.element_type.size_bytes if carries else 0):
             raise Malformed("header/length")
     if not EXPONENT_MIN <= exponent <= EXPONENT_MAX:
@@ -273,6 +275,11 @@ def parse(data: bytes) -> Datagram:
     if header.kind == Kind.HELLO:
         hello = _parse_hello(payload)
     return Datagram(header, payload, hello, crc, data)
+
+
+def _is_of_keys(header: Header) -> bool:
+    """Rows of tables of keys: their datagrams have a body, whatever their kind (SPEC#keys)."""
+    return ROW_KEYS <= header.group >> 16 < ROW_KEYS + TABLES_MAX
 
 
 def _parse_hello(body: bytes) -> Hello:

@@ -373,6 +373,7 @@ proptest! {
         let payload_len = match header.kind {
             Kind::Contrib | Kind::Answer => header.payload_len(),
             Kind::Hello => BODY_LEN,
+            _ if rows::is_of_keys(header.group.row()) => header.payload_len(),
             Kind::Ack | Kind::State | Kind::Pull | Kind::Status => 0,
         };
         let mut octets = vec![dirt; HEADER_LEN + payload_len];
@@ -389,6 +390,8 @@ proptest! {
         let mut octets = octets;
         octets[0] = 0x17;
         octets[16] &= 0x32;
+        // No row of keys, which would have a body.
+        octets[8] &= 0x6f;
         if (127..=129).contains(&octets[17]) {
             octets[17] = 0;
         }
@@ -419,6 +422,23 @@ proptest! {
         octets.truncate(len.index(octets.len() + 1));
         touch_everything(&octets);
     }
+}
+
+#[test]
+fn frames_about_keys_have_a_body_of_any_kind() {
+    let of = |kind, row, count, payload_len| {
+        let header = Header { kind, group: GroupId::new(row, 1), count, ..contrib() };
+        let mut octets = vec![0; HEADER_LEN + payload_len];
+        header.emit(&mut Packet::new_unchecked(&mut octets[..]));
+        Header::parse(&Packet::new_unchecked(&octets[..])).map(|header| header.count)
+    };
+    for kind in [Kind::Contrib, Kind::Ack, Kind::State, Kind::Pull, Kind::Status] {
+        assert_eq!(of(kind, rows::ROW_KEYS, 6, 24), Ok(6), "{kind}");
+        assert_eq!(of(kind, rows::ROW_KEYS, 6, 28), Err(HeaderError::Length), "{kind}");
+        assert_eq!(of(kind, rows::ROW_KEYS, 6, 0), Err(HeaderError::Length), "{kind}");
+    }
+    assert_eq!(of(Kind::State, rows::ROW_KEYS - 1, 6, 24), Err(HeaderError::Length));
+    assert_eq!(of(Kind::State, rows::ROW_KEYS - 1, 6, 0), Ok(6));
 }
 
 #[test]

@@ -164,6 +164,7 @@ fn refused(name: &str, what: &str, verdict: &str, bytes: Vec<u8>) -> Vector {
         frame: None,
         header: None,
         hello: None,
+        keys: None,
         bytes,
     }
 }

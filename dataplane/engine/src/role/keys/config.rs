@@ -1,0 +1,221 @@
+//! What a table is, and the maxima of its processes (PROTOCOL section 13, "Maxima").
+
+use core::fmt;
+
+use weft_wire::frame::UdpAddr;
+use weft_wire::header::HEADER_LEN;
+use weft_wire::keys::{ELEMENT_LEN, HEAD_LEN, LAST_LEN, ROW_HEAD_LEN};
+use weft_wire::rows::{ROW_KEYS, TABLES_MAX};
+use weft_wire::{JobId, MEMBERS_MAX, Members, Nanos};
+
+/// Processes of a table.
+pub const PROCESSES_MAX: usize = MEMBERS_MAX;
+/// How often a frame is sent on before its sender has to ask again.
+pub const HOPS_MAX: u8 = 4;
+/// Kept copies of one key at one process.
+pub const KEPT_PER_KEY_MAX: usize = 3;
+/// Keys of one claim.
+pub const BLOCK_LEN: u32 = 16;
+/// Keys of a table at most.
+pub const KEYS_MAX: u32 = 1 << 28;
+
+/// A table, as all its processes and its box must have it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TableConfig {
+    /// Whose it is.
+    pub job: JobId,
+    /// Which of the job's tables.
+    pub table: u16,
+    /// Elements of a row.
+    pub row_len: u16,
+    /// The first key.
+    pub first_key: u64,
+    /// Keys, one after the other.
+    pub key_count: u32,
+    /// Processes, 0 to this.
+    pub processes: u8,
+    /// UDP payload bytes of the longest datagram.
+    pub payload_max: u16,
+}
+
+impl TableConfig {
+    /// Says what is wrong with the table, if anything is.
+    ///
+    /// # Errors
+    /// [`TableError`].
+    pub fn check(&self) -> Result<(), TableError> {
+        if self.table >= TABLES_MAX {
+            return Err(TableError::Table(self.table));
+        }
+        if self.row_len == 0 {
+            return Err(TableError::NoElements);
+        }
+        let last = u64::from(self.key_count).saturating_sub(1);
+        let is_range = self.first_key.checked_add(last).is_some();
+        if self.key_count == 0 || self.key_count > KEYS_MAX || !is_range {
+            return Err(TableError::Keys(self.key_count));
+        }
+        if self.processes == 0 || usize::from(self.processes) > PROCESSES_MAX {
+            return Err(TableError::Processes(self.processes));
+        }
+        let needed = self.row_datagram_len();
+        if needed > usize::from(self.payload_max) {
+            let payload_max = self.payload_max;
+            return Err(TableError::RowTooLong { needed, payload_max });
+        }
+        Ok(())
+    }
+
+    /// Bytes of the longest datagram that one row or one access can need.
+    fn row_datagram_len(&self) -> usize {
+        let value_len = usize::from(self.row_len) * ELEMENT_LEN;
+        let lasts_len = usize::from(self.processes) * LAST_LEN;
+        let row = ROW_HEAD_LEN + 2 * lasts_len + value_len;
+        let access = ROW_HEAD_LEN + 2 * value_len;
+        HEADER_LEN + HEAD_LEN + row.max(access).max(CLAIM_BLOCK_LEN)
+    }
+
+    /// The table's row in headers.
+    #[must_use]
+    pub fn row(&self) -> u16 {
+        ROW_KEYS + self.table
+    }
+
+    /// The place of a key in the table.
+    #[must_use]
+    pub fn index(&self, key: u64) -> Option<u32> {
+        let index = key.checked_sub(self.first_key)?;
+        u32::try_from(index).ok().filter(|index| *index < self.key_count)
+    }
+
+    /// The key at a place.
+    #[must_use]
+    pub fn key(&self, index: u32) -> u64 {
+        self.first_key + u64::from(index)
+    }
+
+    /// At which process a key is in the first life.
+    #[must_use]
+    pub fn first_owner(&self, index: u32) -> u8 {
+        let owner = u64::from(index) * u64::from(self.processes) / u64::from(self.key_count.max(1));
+        u8::try_from(owner).unwrap_or(0)
+    }
+
+    /// All processes.
+    pub(super) fn everybody(&self) -> Members {
+        Members::first(usize::from(self.processes))
+    }
+
+    /// Blocks that are claimed one by one.
+    pub(super) fn block_count(&self) -> u32 {
+        self.key_count.div_ceil(BLOCK_LEN)
+    }
+}
+
+/// Why a table cannot be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TableError {
+    /// There is no such table.
+    Table(u16),
+    /// Rows without elements.
+    NoElements,
+    /// No keys, too many, or beyond the last u64.
+    Keys(u32),
+    /// No processes, or too many.
+    Processes(u8),
+    /// A row with all that travels with it does not fit a datagram.
+    RowTooLong {
+        /// Bytes of UDP payload that it takes.
+        needed: usize,
+        /// Bytes that there are.
+        payload_max: u16,
+    },
+    /// As many addresses are needed as there are processes.
+    Addresses,
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(table) => {
+                write!(f, "table {table} cannot be made: tables are 0 to {}", TABLES_MAX - 1)
+            }
+            Self::NoElements => f.write_str("a row needs at least one element: set row_len"),
+            Self::Keys(count) => {
+                write!(
+                    f,
+                    "a table of {count} keys cannot be made: it needs 1 to {KEYS_MAX}, below 2^64"
+                )
+            }
+            Self::Processes(count) => {
+                write!(
+                    f,
+                    "a table of {count} processes cannot be made: it needs 1 to {PROCESSES_MAX}"
+                )
+            }
+            Self::RowTooLong { needed, payload_max } => write!(
+                f,
+                "a row takes a datagram of {needed} bytes with what travels with it, and {payload_max} \
+                 are allowed: use shorter rows, fewer processes or a larger MTU"
+            ),
+            Self::Addresses => f.write_str("a table needs one address for each of its processes"),
+        }
+    }
+}
+
+impl core::error::Error for TableError {}
+
+/// Maxima of one process. Full is a refusal to the caller, or WAIT to a peer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ProcessLimits {
+    /// Keys that are asked for, or waited for, at a time.
+    pub active_keys_max: u16,
+    /// Operations that wait for one key.
+    pub key_queue_max: u16,
+    /// Operations that wait for any key.
+    pub queued_max: u32,
+    /// Accesses of others that wait for rows that are on their way here.
+    pub remote_max: u16,
+    /// Kept copies of rows that were given away.
+    pub transfers_max: u16,
+    /// Numbers that are open at a time.
+    pub open_numbers_max: u32,
+}
+
+impl Default for ProcessLimits {
+    fn default() -> Self {
+        Self {
+            active_keys_max: 16_384,
+            key_queue_max: 4_096,
+            queued_max: 65_536,
+            remote_max: 4_096,
+            transfers_max: 16_384,
+            open_numbers_max: 65_536,
+        }
+    }
+}
+
+/// What a process is told.
+#[derive(Clone, Debug)]
+pub struct ProcessConfig<'a> {
+    /// The table.
+    pub table: TableConfig,
+    /// Which of its processes this is.
+    pub me: u8,
+    /// Where the box is.
+    pub home: UdpAddr,
+    /// Where the processes are, this one among them.
+    pub processes: &'a [UdpAddr],
+    /// Maxima.
+    pub limits: ProcessLimits,
+    /// First and longest pause before something is sent again.
+    pub resend_min: Nanos,
+    /// See above.
+    pub resend_max: Nanos,
+    /// How often the box hears that this process is there.
+    pub beat: Nanos,
+}
+
+/// A block of keys of which all is told.
+const CLAIM_BLOCK_LEN: usize =
+    BLOCK_LEN as usize * (1 + KEPT_PER_KEY_MAX) * weft_wire::keys::CLAIM_LEN;

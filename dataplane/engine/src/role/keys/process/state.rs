@@ -1,0 +1,296 @@
+//! What a process remembers besides rows: keys that it asks for, copies that it keeps, numbers.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_wire::frame::UdpAddr;
+use weft_wire::keys::{Number, Parts, RowEpoch};
+use weft_wire::{Cookie, Members, Nanos};
+
+use super::ProcessStats;
+use super::claims::Claims;
+use super::queue::{List, Marks, Operations};
+use crate::role::keys::config::{ProcessConfig, ProcessLimits, TableConfig};
+use crate::role::keys::frames::Frames;
+use crate::role::keys::open::OpenNumbers;
+use crate::role::keys::pool::{NONE, Pool};
+use crate::session::client::{Client, ClientConfig};
+use crate::timers::Timers;
+
+/// A process without its store.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) table: TableConfig,
+    pub(super) me: u8,
+    pub(super) home: UdpAddr,
+    pub(super) processes: Vec<UdpAddr>,
+    pub(super) limits: ProcessLimits,
+    pub(super) resend: (Nanos, Nanos),
+    pub(super) beat: Nanos,
+    pub(super) beat_at: Nanos,
+    pub(super) session: Client,
+    pub(super) is_lost: bool,
+    pub(super) life: u16,
+    pub(super) living: Members,
+    pub(super) cookie_up: Cookie,
+    pub(super) cookie_down: Cookie,
+    pub(super) open: OpenNumbers,
+    /// The numbers of the accesses and of the localizes of this turn.
+    pub(super) batch: [Number; 2],
+    /// Per process the number below which nothing is open.
+    pub(super) floors: Vec<Number>,
+    pub(super) places: Vec<Places>,
+    pub(super) actives: Pool<Active>,
+    /// Per active key and process: the localize that waits here for the row.
+    noted: Vec<Number>,
+    /// Per active key and process: the access that does.
+    remote: Vec<u32>,
+    pub(super) remotes: Pool<Remote>,
+    pub(super) remote_values: Vec<f32>,
+    pub(super) kept: Pool<Kept>,
+    kept_values: Vec<f32>,
+    kept_lasts: Vec<Number>,
+    pub(super) operations: Operations,
+    pub(super) unsent: Marks,
+    pub(super) unsent_kept: Marks,
+    pub(super) timers: Timers,
+    pub(super) kept_timers: Timers,
+    pub(super) claims: Claims,
+    pub(super) frames: Frames,
+    /// A value that came.
+    pub(super) scratch: Vec<f32>,
+    pub(super) stats: ProcessStats,
+}
+
+/// Where to find what is known of one key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    pub(super) active: u32,
+    /// The newest copy that is kept.
+    pub(super) kept: u32,
+    /// The life in which the box last said that nobody has the row, and the one in which the row
+    /// was last restored for it.
+    pub(super) lost: u16,
+    pub(super) restored: u16,
+}
+
+/// A key of which the row is not here and something is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct Active {
+    pub(super) index: u32,
+    pub(super) flight: Flight,
+    /// The localize that is open.
+    pub(super) localize: Number,
+    pub(super) queue: List,
+    /// Calls of localize that wait.
+    pub(super) localizers: List,
+    pub(super) pause: Nanos,
+}
+
+/// The access in flight, if it has a number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub(super) number: Number,
+    pub(super) parts: Parts,
+    /// The operations whose values are to be set and added.
+    pub(super) set: u32,
+    pub(super) add: u32,
+    pub(super) operations: List,
+}
+
+pub(super) const NO_FLIGHT: Flight = Flight {
+    number: Number::NONE,
+    parts: Parts::NONE,
+    set: NONE,
+    add: NONE,
+    operations: List::EMPTY,
+};
+
+/// An access of another process that waits for the row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Remote {
+    pub(super) number: Number,
+    pub(super) parts: Parts,
+}
+
+/// A copy of a row that was given away.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) index: u32,
+    pub(super) to: u8,
+    /// The localize that it answers.
+    pub(super) localize: Number,
+    pub(super) epoch: RowEpoch,
+    pub(super) pause: Nanos,
+    /// An older copy of this key.
+    pub(super) next: u32,
+}
+
+impl Core {
+    pub(super) fn new(config: &ProcessConfig<'_>, life: u64, now: Nanos) -> Self {
+        let ProcessConfig { table, limits, .. } = *config;
+        let row_len = usize::from(table.row_len);
+        let processes = usize::from(table.processes);
+        let actives = usize::from(limits.active_keys_max);
+        let transfers = usize::from(limits.transfers_max);
+        let remotes = usize::from(limits.remote_max);
+        let active = Active {
+            index: NONE,
+            flight: NO_FLIGHT,
+            localize: Number::NONE,
+            queue: List::EMPTY,
+            localizers: List::EMPTY,
+            pause: config.resend_min,
+        };
+        let kept = Kept {
+            index: NONE,
+            to: 0,
+            localize: Number::NONE,
+            epoch: RowEpoch::NONE,
+            pause: config.resend_min,
+            next: NONE,
+        };
+        let places = Places { active: NONE, kept: NONE, lost: 0, restored: 0 };
+        let mut session = Client::new(ClientConfig::every(HELLO_INTERVAL_NS, 0), life.max(1));
+        session.begin(0, now);
+        Self {
+            table,
+            me: config.me,
+            home: config.home,
+            processes: config.processes.to_vec(),
+            limits,
+            resend: (config.resend_min, config.resend_max),
+            beat: config.beat,
+            beat_at: Nanos::MAX,
+            session,
+            is_lost: false,
+            life: 0,
+            living: Members::EMPTY,
+            cookie_up: Cookie::default(),
+            cookie_down: Cookie::default(),
+            open: OpenNumbers::new(limits.open_numbers_max as usize),
+            batch: [Number::NONE; 2],
+            floors: vec![Number::NONE; processes],
+            places: vec![places; table.key_count as usize],
+            actives: Pool::new(actives, &active),
+            noted: vec![Number::NONE; actives * processes],
+            remote: vec![NONE; actives * processes],
+            remotes: Pool::new(remotes, &Remote { number: Number::NONE, parts: Parts::NONE }),
+            remote_values: vec![0.0; remotes * 2 * row_len],
+            kept: Pool::new(transfers, &kept),
+            kept_values: vec![0.0; transfers * row_len],
+            kept_lasts: vec![Number::NONE; transfers * processes],
+            operations: Operations::new(limits.queued_max as usize, row_len),
+            unsent: Marks::new(actives),
+            unsent_kept: Marks::new(transfers),
+            timers: Timers::new(actives),
+            kept_timers: Timers::new(transfers),
+            claims: Claims::new(table.block_count()),
+            frames: Frames::new(table),
+            scratch: vec![0.0; row_len],
+            stats: ProcessStats::default(),
+        }
+    }
+
+    pub(super) fn place(&self, index: u32) -> &Places {
+        &self.places[index as usize]
+    }
+
+    pub(super) fn is_living(&self, process: u8) -> bool {
+        self.living.contains(Members(1 << process))
+    }
+
+    /// The active key, which it becomes now if there is room.
+    pub(super) fn activate(&mut self, index: u32) -> Option<u32> {
+        let known = self.place(index).active;
+        if known != NONE {
+            return Some(known);
+        }
+        let place = self.actives.take(Active {
+            index,
+            flight: NO_FLIGHT,
+            localize: Number::NONE,
+            queue: List::EMPTY,
+            localizers: List::EMPTY,
+            pause: self.resend.0,
+        })?;
+        self.places[index as usize].active = place;
+        Some(place)
+    }
+
+    /// Forgets an active key of which nothing is wanted any more.
+    pub(super) fn retire(&mut self, active: u32) {
+        let Active { index, flight, localize, queue, localizers, .. } = &self.actives[active];
+        let is_wanted = flight.number.is_some()
+            || localize.is_some()
+            || !queue.is_empty()
+            || !localizers.is_empty();
+        if is_wanted {
+            return;
+        }
+        self.places[*index as usize].active = NONE;
+        self.actives[active].index = NONE;
+        self.timers.set(active as usize, Nanos::MAX);
+        self.actives.give_back(active);
+    }
+
+    /// The localize of `process` that waits here for the row.
+    pub(super) fn noted(&mut self, active: u32, process: u8) -> &mut Number {
+        &mut self.noted[active as usize * self.processes.len() + usize::from(process)]
+    }
+
+    /// The access of `process` that waits here for the row.
+    pub(super) fn remote(&mut self, active: u32, process: u8) -> &mut u32 {
+        &mut self.remote[active as usize * self.processes.len() + usize::from(process)]
+    }
+
+    /// Value and last numbers of a kept copy.
+    pub(super) fn kept_row(&mut self, kept: u32) -> (&mut [f32], &mut [Number]) {
+        let row_len = usize::from(self.table.row_len);
+        let processes = self.processes.len();
+        let value = &mut self.kept_values[kept as usize * row_len..][..row_len];
+        (value, &mut self.kept_lasts[kept as usize * processes..][..processes])
+    }
+
+    /// The frames in the making, the floors, and value and last numbers of a kept copy.
+    pub(super) fn kept_parts(&mut self, kept: u32) -> (&mut Frames, &[Number], &[f32], &[Number]) {
+        let row_len = usize::from(self.table.row_len);
+        let processes = self.processes.len();
+        let value = &self.kept_values[kept as usize * row_len..][..row_len];
+        let lasts = &self.kept_lasts[kept as usize * processes..][..processes];
+        (&mut self.frames, &self.floors, value, lasts)
+    }
+
+    /// The copies that are kept of a key, the newest first.
+    pub(super) fn kept_of(&self, index: u32) -> impl Iterator<Item = (u32, Kept)> + '_ {
+        let mut next = self.place(index).kept;
+        core::iter::from_fn(move || {
+            let place = next;
+            let kept = (place != NONE).then(|| self.kept[place])?;
+            next = kept.next;
+            Some((place, kept))
+        })
+    }
+
+    /// Forgets a kept copy.
+    pub(super) fn forget_kept(&mut self, index: u32, epoch: RowEpoch) -> Option<u32> {
+        let place = self.kept_of(index).find(|(_, kept)| kept.epoch == epoch)?.0;
+        let before = self.kept_of(index).find(|(_, kept)| kept.next == place);
+        let next = self.kept[place].next;
+        match before {
+            Some((before, _)) => self.kept[before].next = next,
+            None => self.places[index as usize].kept = next,
+        }
+        self.kept[place].index = NONE;
+        self.kept_timers.set(place as usize, Nanos::MAX);
+        self.kept.give_back(place);
+        Some(place)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.actives.used_count() == 0 && self.kept.used_count() == 0
+    }
+}
+
+/// Between two datagrams of a handshake at first.
+const HELLO_INTERVAL_NS: u64 = 20_000_000;

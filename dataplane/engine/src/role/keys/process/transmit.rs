@@ -1,0 +1,135 @@
+//! What leaves when, and what leaves again: accesses and localizes until they are answered, rows
+//! until they are acknowledged, with pauses that double.
+
+use weft_wire::Nanos;
+use weft_wire::keys::{ACCESS_LEN, ELEMENT_LEN, Number, What, emit};
+
+use super::state::{Active, Core};
+use super::{Presence, Sink};
+use crate::role::keys::frames::{Kinship, Outbox, To};
+use crate::role::keys::pool::NONE;
+
+impl Core {
+    /// Sends what this turn has marked, and ends it.
+    pub(super) fn flush(&mut self, now: Nanos, sink: &mut impl Sink) {
+        let is_present = self.presence() == Presence::Present;
+        let low = self.open.low(self.life);
+        let mut position = 0;
+        while let Some(active) = self.unsent.get(position) {
+            position += 1;
+            if is_present && self.actives[active].index != NONE {
+                self.put_active(active, low, false, sink);
+                let pause = self.actives[active].pause;
+                self.timers.set(active as usize, now.saturating_add(pause));
+            }
+        }
+        self.unsent.clear();
+        let mut position = 0;
+        while let Some(kept) = self.unsent_kept.get(position) {
+            position += 1;
+            if is_present && self.kept[kept].index != NONE {
+                self.put_kept(kept, false, sink);
+                let pause = self.kept[kept].pause;
+                self.kept_timers.set(kept as usize, now.saturating_add(pause));
+            }
+        }
+        self.unsent_kept.clear();
+        self.batch = [Number::NONE; 2];
+        self.claims.end_turn();
+        if is_present {
+            self.frames.flush_all(sink);
+        } else {
+            self.frames.clear();
+        }
+    }
+
+    /// When something is due.
+    pub(super) fn poll_timeout(&self) -> Nanos {
+        let first = self.session.timeout();
+        if self.presence() != Presence::Present {
+            return first;
+        }
+        let timers = [self.timers.earliest(), self.kept_timers.earliest()];
+        let others = [self.beat_at, self.claims.timeout()];
+        timers.into_iter().chain(others).fold(first, Nanos::min)
+    }
+
+    /// Sends what is due again.
+    pub(super) fn poll(&mut self, now: Nanos, sink: &mut impl Sink) {
+        self.shake_hands(now, sink);
+        if self.presence() != Presence::Present {
+            return;
+        }
+        if now >= self.beat_at {
+            self.send_beat(now, sink);
+        }
+        let low = self.open.low(self.life);
+        while let Some(active) = self.timers.due(now) {
+            self.repeat(now, active, low, sink);
+        }
+        while let Some(kept) = self.kept_timers.due(now) {
+            let place = u32::try_from(kept).unwrap_or(NONE);
+            self.stats.repeats += 1;
+            self.put_kept(place, true, sink);
+            let pause = &mut self.kept[place].pause;
+            *pause = doubled(*pause, self.resend.1);
+            let at = now.saturating_add(*pause);
+            self.kept_timers.set(kept, at);
+        }
+    }
+
+    /// The pause of this key is over.
+    fn repeat(&mut self, now: Nanos, active: usize, low: Number, sink: &mut impl Sink) {
+        let place = u32::try_from(active).unwrap_or(NONE);
+        let Active { flight, localize, localizers, .. } = &self.actives[place];
+        let is_open = flight.number.is_some() || localize.is_some();
+        let waits_for_number = !localize.is_some() && !localizers.is_empty();
+        if is_open {
+            self.stats.repeats += 1;
+            self.put_active(place, low, true, sink);
+        }
+        if waits_for_number {
+            self.open_localize(place);
+        }
+        self.launch(place);
+        let pause = &mut self.actives[place].pause;
+        *pause = doubled(*pause, self.resend.1);
+        let at = now.saturating_add(*pause);
+        self.timers.set(active, at);
+    }
+
+    /// Puts what is open of a key into frames to the box.
+    fn put_active(&mut self, active: u32, low: Number, repeat: bool, sink: &mut impl Sink) {
+        let Active { index, flight, localize, .. } = self.actives[active].clone();
+        let key = self.table.key(index);
+        let of =
+            |what, number| Kinship { repeat, low: low.0, ..Kinship::new(what, self.me, number) };
+        let (access, wish) = (of(What::Access, flight.number), of(What::Localize, localize));
+        if flight.number.is_some() {
+            let Self { frames, operations, .. } = self;
+            let value = |place: u32| (place != NONE).then(|| operations.value(place));
+            let (set, add) = (value(flight.set), value(flight.add));
+            let elements = [set, add].iter().flatten().map(|value| value.len()).sum::<usize>();
+            let len = ACCESS_LEN + elements * ELEMENT_LEN;
+            frames.put(To::Home, access, len, sink, |room| {
+                emit::access(room, key, flight.parts, set, add)
+            });
+        }
+        if localize.is_some() {
+            self.frames.put_key(To::Home, wish, key, sink);
+        }
+    }
+
+    /// Tells the box that this process is there.
+    fn send_beat(&mut self, now: Nanos, out: &mut impl Outbox) {
+        let low = self.open.low(self.life).0;
+        let beat = Kinship { low, ..Kinship::new(What::Beat, self.me, Number::NONE) };
+        self.frames.send_lone(To::Home, &beat, self.cookie_up, out);
+        self.beat_at = now.saturating_add(self.beat);
+    }
+}
+
+/// The next pause of a series.
+fn doubled(pause: Nanos, max: Nanos) -> Nanos {
+    Nanos(pause.0.saturating_mul(2)).min(max)
+}

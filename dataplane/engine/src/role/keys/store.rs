@@ -1,0 +1,72 @@
+//! Where a process's rows lie.
+//!
+//! The engine asks for one key at a time and does all that belongs together within one call, so a
+//! store that other threads use as well holds that key's lock for the length of the call. What such
+//! threads may do by themselves: run an operation on a row that is held, in one turn of the lock.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_wire::keys::{Number, RowEpoch};
+
+use super::config::TableConfig;
+
+/// One key of a store. A row without an epoch is not held: its value is old.
+#[derive(Debug)]
+pub struct Slot<'a> {
+    /// The row's epoch.
+    pub epoch: &'a mut RowEpoch,
+    /// Its value.
+    pub value: &'a mut [f32],
+    /// Per process the last number that it was applied for.
+    pub lasts: &'a mut [Number],
+}
+
+impl Slot<'_> {
+    /// True if the row is here.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.epoch.is_some()
+    }
+}
+
+/// Rows by place in the table.
+pub trait Store {
+    /// Does something with one key, whose place is below the table's key count.
+    fn with<R>(&mut self, index: u32, work: impl FnOnce(Slot<'_>) -> R) -> R;
+}
+
+/// A store of one thread. Memory: 4 bytes an element, 8 a process and 8, for each key.
+#[derive(Clone, Debug)]
+pub struct OwnStore {
+    row_len: usize,
+    processes: usize,
+    epochs: Vec<RowEpoch>,
+    values: Vec<f32>,
+    lasts: Vec<Number>,
+}
+
+impl OwnStore {
+    /// Room for all rows of the table, of which none is held.
+    #[must_use]
+    pub fn new(table: &TableConfig) -> Self {
+        let keys = table.key_count as usize;
+        let (row_len, processes) = (usize::from(table.row_len), usize::from(table.processes));
+        Self {
+            row_len,
+            processes,
+            epochs: vec![RowEpoch::NONE; keys],
+            values: vec![0.0; keys * row_len],
+            lasts: vec![Number::NONE; keys * processes],
+        }
+    }
+}
+
+impl Store for OwnStore {
+    fn with<R>(&mut self, index: u32, work: impl FnOnce(Slot<'_>) -> R) -> R {
+        let index = index as usize;
+        let value = &mut self.values[index * self.row_len..][..self.row_len];
+        let lasts = &mut self.lasts[index * self.processes..][..self.processes];
+        work(Slot { epoch: &mut self.epochs[index], value, lasts })
+    }
+}

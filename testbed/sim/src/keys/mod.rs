@@ -1,0 +1,121 @@
+//! Processes that set, add to, pull and move rows, and the box that knows where these are, in
+//! virtual time: the real engines ([`weft_engine::role::keys`]) on a network that loses,
+//! duplicates, reorders, delays and damages datagrams.
+//!
+//! | file | does or decides |
+//! | --- | --- |
+//! | `scenario` | what a seed lets happen |
+//! | `world` | the queue, the network, the box and its lives |
+//! | `node` | a process: its engine, its sessions, its checkpoint |
+//! | `history` | whether what the sessions saw is sequentially consistent, key by key |
+//! | `judge` | that each row is at one process, that the sums are exact, that all ends |
+
+pub mod history;
+mod judge;
+mod node;
+pub mod scenario;
+mod world;
+
+use self::scenario::Scenario;
+
+/// What came of a seed.
+#[derive(Debug)]
+pub struct Report {
+    /// Of all that arrived, with its time.
+    pub fingerprint: u64,
+    /// When it ended.
+    pub ended_ns: u64,
+    /// What happened how often.
+    pub seen: Seen,
+    /// What the invariants say against it; empty is good.
+    pub violations: Vec<String>,
+}
+
+/// What happened how often.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Datagrams that arrived.
+    pub frames: u64,
+    /// Operations that sessions called, by kind: sets, adds, pulls, localizes.
+    pub calls: [u64; 4],
+    /// Pulls whose values were judged.
+    pub judged: u64,
+    /// Rows that moved.
+    pub moves: u64,
+    /// Boxes that were restarted.
+    pub restarts: u64,
+    /// Processes that were killed, and that were cut off and went on.
+    pub killed: u64,
+    /// See above.
+    pub cut_off: u64,
+    /// Rows that came from a checkpoint.
+    pub restored: u64,
+    /// Copies that were taken back.
+    pub taken_back: u64,
+    /// STALEs that came for a number.
+    pub stale: u64,
+    /// WAITs that were sent because something was full, because a frame went round too often, and
+    /// by boxes.
+    pub full: u64,
+    /// See above.
+    pub hops_exceeded: u64,
+    /// See above.
+    pub waits: u64,
+    /// Accesses and localizes that processes passed on.
+    pub passed_on: u64,
+    /// Frames that were sent again.
+    pub repeats: u64,
+}
+
+impl Seen {
+    /// Adds what another seed saw.
+    pub fn add(&mut self, other: &Self) {
+        let calls = self.calls.iter_mut().zip(other.calls);
+        calls.for_each(|(sum, count)| *sum += count);
+        let sums = [
+            (&mut self.frames, other.frames),
+            (&mut self.judged, other.judged),
+            (&mut self.moves, other.moves),
+            (&mut self.restarts, other.restarts),
+            (&mut self.killed, other.killed),
+            (&mut self.cut_off, other.cut_off),
+            (&mut self.restored, other.restored),
+            (&mut self.taken_back, other.taken_back),
+            (&mut self.stale, other.stale),
+            (&mut self.full, other.full),
+            (&mut self.hops_exceeded, other.hops_exceeded),
+            (&mut self.waits, other.waits),
+            (&mut self.passed_on, other.passed_on),
+            (&mut self.repeats, other.repeats),
+        ];
+        for (sum, count) in sums {
+            *sum += count;
+        }
+    }
+}
+
+/// Runs a seed. `log` prints the scenario and every datagram.
+#[must_use]
+pub fn run(seed: u64, log: bool) -> Report {
+    let scenario = Scenario::new(seed);
+    if log {
+        println!("{scenario:#?}");
+    }
+    world::World::new(&scenario, log).run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A few; thousands are in `tests/tests/key_simulation.rs`.
+    #[test]
+    fn a_few_seeds_break_nothing() {
+        for seed in 0..SEEDS {
+            let violations = run(seed, false).violations;
+            assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
+        }
+    }
+
+    const SEEDS: u64 = 60;
+}

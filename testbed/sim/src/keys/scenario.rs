@@ -1,0 +1,140 @@
+//! What a seed lets happen.
+
+use weft_engine::random::SplitMix64;
+use weft_engine::role::keys::ProcessLimits;
+use weft_io::fault::FaultRates;
+
+use crate::hash;
+
+/// What a seed is about; the seed modulo their number chooses.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// A network that does what it likes.
+    Faults,
+    /// Sets among the adds.
+    Sets,
+    /// One key that everybody wants, all the time.
+    Hot,
+    /// The box restarts in the middle of moves.
+    Restarts,
+    /// A process is killed.
+    Killed,
+    /// A process is cut off until it is dead, and goes on.
+    CutOff,
+    /// Both: a process is killed and the box restarts.
+    Both,
+    /// Small maxima.
+    Full,
+}
+
+/// Every kind.
+pub const KINDS: [Kind; 8] = [
+    Kind::Faults,
+    Kind::Sets,
+    Kind::Hot,
+    Kind::Restarts,
+    Kind::Killed,
+    Kind::CutOff,
+    Kind::Both,
+    Kind::Full,
+];
+
+/// One seed's scenario.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The seed.
+    pub seed: u64,
+    /// What it is about.
+    pub kind: Kind,
+    /// Processes, 3 to 5.
+    pub processes: u8,
+    /// Sessions of each process: threads of the application.
+    pub sessions: usize,
+    /// Keys of the table.
+    pub keys: u32,
+    /// Operations of each session.
+    pub operations: usize,
+    /// Operations that a session has open at a time.
+    pub open_max: usize,
+    /// One in so many operations is a localize.
+    pub localize_every: u64,
+    /// Faults of the network.
+    pub rates: FaultRates,
+    /// Maxima of the processes.
+    pub limits: ProcessLimits,
+    /// When the box restarts, in nanoseconds.
+    pub restarts: Vec<u64>,
+    /// Which process is killed or cut off, and when.
+    pub death: Option<(u8, u64)>,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let kind = KINDS[usize::try_from(seed % KINDS.len() as u64).unwrap_or(0)];
+        let mut random = SplitMix64::new(hash(&[seed, 0x6b65_7973]));
+        let mut below = |count: u64| random.next_u64() % count;
+        let processes = u8::try_from(3 + below(3)).unwrap_or(3);
+        let some = |word: u64| [0.0, 0.01, 0.05, 0.15][usize::try_from(word).unwrap_or(0)];
+        let rates = FaultRates {
+            loss: some(below(4)),
+            duplicate: some(below(4)),
+            reorder: some(below(4)),
+            delay: some(below(3)),
+            corrupt: some(below(3)),
+        };
+        let is_hot = kind == Kind::Hot;
+        let span = 2_000_000 + below(60_000_000);
+        let restarts = match kind {
+            Kind::Restarts => (0..=below(3)).map(|_| 1_000_000 + below(span)).collect(),
+            Kind::Both => vec![1_000_000 + below(2 * span)],
+            _ => Vec::new(),
+        };
+        let dies = matches!(kind, Kind::Killed | Kind::CutOff | Kind::Both);
+        let victim = u8::try_from(below(processes.into())).unwrap_or(0);
+        let death = dies.then(|| (victim, 1_000_000 + below(span)));
+        let limits = ProcessLimits {
+            active_keys_max: 64,
+            key_queue_max: 64,
+            queued_max: 256,
+            remote_max: 64,
+            transfers_max: 64,
+            open_numbers_max: 256,
+        };
+        let small = ProcessLimits {
+            active_keys_max: 3,
+            key_queue_max: 3,
+            queued_max: 6,
+            remote_max: 1,
+            transfers_max: 1,
+            open_numbers_max: 2,
+        };
+        Self {
+            seed,
+            kind,
+            processes,
+            sessions: usize::try_from(1 + below(3)).unwrap_or(1),
+            keys: if is_hot { 1 } else { u32::try_from(1 + below(40)).unwrap_or(1) },
+            operations: usize::try_from(20 + below(60)).unwrap_or(20),
+            open_max: usize::try_from(1 + below(4)).unwrap_or(1),
+            localize_every: if is_hot { 2 + below(4) } else { 3 + below(20) },
+            rates,
+            limits: if kind == Kind::Full { small } else { limits },
+            restarts,
+            death,
+        }
+    }
+
+    /// Sessions of all processes.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions * usize::from(self.processes)
+    }
+
+    /// Elements of a row: one a session, and which set was the last.
+    #[must_use]
+    pub fn row_len(&self) -> usize {
+        self.session_count() + 1
+    }
+}
