@@ -236,6 +236,18 @@ fn a_pause_outlives_the_controller() {
     assert_eq!(saved.jobs["digits"].paused, Some(Steerer::Operator));
     let mut config = network(4, 100, 100);
     config.hosts.push(world::host("a0", 100, 100));
+    // Nobody knows before the server has said it what that has still to decide.
+    let mut alone = Controller::new(
+        Config {
+            jobs: vec![JobConfig { aggregators: vec!["a0".into()], ..job(4) }],
+            ..config.clone()
+        },
+        &saved,
+        built_in_policies(),
+    )
+    .unwrap();
+    alone.handle_timeout(SECOND);
+    assert_eq!(alone.status(SECOND).jobs[0].state, JobState::Pausing);
     world.restart_controller(config, &saved);
     world.run_for(2 * SECOND);
     let status = world.status(0);

@@ -333,6 +333,70 @@ fn a_boundary_that_was_passed_moves_up() {
     assert_eq!((rig.status().state, rig.status().boundary), (JobState::Paused, Some(2)));
 }
 
+/// Its last word may be one that it has gone on from.
+#[test]
+fn a_worker_whose_stream_is_gone_does_not_stand() {
+    let mut rig = Rig::running(4, 2);
+    rig.pause().unwrap();
+    rig.all_say(2, 1, Halt::Held);
+    rig.says(0, 1, Halt::Stopped);
+    rig.controller.handle_reducer_gone(JOB, Rank::new(0).unwrap());
+    rig.says(1, 1, Halt::Stopped);
+    assert_eq!(rig.status().state, JobState::Pausing);
+    rig.attach(0, 0, 1).unwrap();
+    assert_eq!(rig.status().state, JobState::Pausing, "it has not said so on this stream");
+    rig.says(0, 1, Halt::Stopped);
+    assert_eq!(rig.status().state, JobState::Paused);
+}
+
+#[test]
+fn what_an_operator_paused_of_an_allreduce_no_policy_resumes_and_a_standstill_is_saved() {
+    let mut rig = Rig::running(4, 2);
+    let pause = |rig: &mut Rig, by| {
+        let told = rig.controller.pause_job(rig.now_ns, "digits", by);
+        rig.settle();
+        told
+    };
+    let resume = |rig: &mut Rig, by| {
+        let told = rig.controller.resume_job(rig.now_ns, "digits", by);
+        rig.settle();
+        told
+    };
+    pause(&mut rig, Steerer::Policy).unwrap();
+    assert!(pause(&mut rig, Steerer::Policy).is_err());
+    pause(&mut rig, Steerer::Operator).unwrap();
+    rig.all_say(2, 1, Halt::Held);
+    rig.says(0, 1, Halt::Stopped);
+    rig.controller.poll_saved();
+    rig.says(1, 1, Halt::Stopped);
+    assert_eq!(rig.status().state, JobState::Paused);
+    let saved = rig.controller.poll_saved().expect("a standstill is news");
+    assert!(saved.reduces["digits"].stands);
+    let mut next = Rig::new(config(4, 2), &saved);
+    assert_eq!(next.status().state, JobState::Paused);
+    for rig in [&mut rig, &mut next] {
+        assert_eq!(resume(rig, Steerer::Policy), Err(SteerError::Operators));
+        assert_eq!(rig.status().state, JobState::Paused);
+        resume(rig, Steerer::Operator).unwrap();
+        assert_eq!(rig.status().state, JobState::Running);
+    }
+}
+
+/// A worker that has just come may be calling the box yet, and keeps nothing before it answers.
+#[test]
+fn a_box_that_comes_back_while_workers_leave_gets_their_lease() {
+    let mut rig = Rig::running(4, 2);
+    rig.resize(4).unwrap();
+    rig.all_say(2, 1, Halt::Held);
+    rig.all_say(2, 1, Halt::Stopped);
+    rig.controller.handle_node_gone(rig.now_ns, rig.node);
+    rig.life += 1;
+    rig.attach_box(&[]);
+    assert_eq!(rig.obey(), ["share", "lease of 2"]);
+    rig.all_say(2, 1, Halt::Left);
+    assert_eq!(rig.obey(), ["remove", "lease of 4"]);
+}
+
 /// Whoever has begun the last round needs the others there, and nothing comes after it.
 #[test]
 fn a_job_in_its_last_round_is_not_stopped_and_whoever_asks_hears_so() {
