@@ -47,7 +47,11 @@ fn written(directory: &Path, text: &str) -> String {
 #[test]
 fn each_of_several_jobs_has_the_bits_of_its_own_reference() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = written(directory.path(), &scenario(8));
+    // While one update takes the server's downlink for 80 ms, longer than a worker computes, the
+    // other two of the job wait, and are summed on the way.
+    let text = scenario(8).replacen("workers = 2", "workers = 3", 1)
+        + "[lab]\nrate_mbit = 40\n[lab.links]\nps = { up = 40, down = 2 }\n";
+    let path = written(directory.path(), &text);
     let arguments = ["--no-lab", "--keep-recordings"];
     let (ended, out) = Run::start(Path::new(&path), &arguments).end(PATIENCE);
     let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
@@ -61,11 +65,10 @@ fn each_of_several_jobs_has_the_bits_of_its_own_reference() {
     }
     // Each learnt from data of its own.
     assert_ne!(rows[0]["model_sha256"], rows[1]["model_sha256"]);
-    // Nobody waits in an asynchronous job; whether a push is summed on its way its plan decides.
-    assert_eq!((&rows[0]["barrier_waits"], &rows[1]["barrier_waits"]), (&16.into(), &0.into()));
+    // Nobody waits in an asynchronous job; in the others sums went through the box.
+    assert_eq!((&rows[0]["barrier_waits"], &rows[1]["barrier_waits"]), (&24.into(), &0.into()));
     assert!(rows[0]["barrier_wait_mean_ms"].as_f64() > Some(0.0), "{json}");
-    let chunks = |key: &str| rows[0][key].as_u64().expect("a count");
-    assert!(chunks("chunks_aggregated") + chunks("chunks_direct") > 0, "{json}");
+    assert!(rows[0]["chunks_aggregated"].as_u64() > Some(0), "{json}");
     assert_eq!(rows[1]["chunks_aggregated"], 0, "{json}");
     assert!(rows[2]["chunks_aggregated"].as_u64() > Some(0), "{json}");
     let run = out.path().join("run");

@@ -7,10 +7,11 @@
 //! after the next hello. With `node.events` every event is logged too, whether there is a
 //! controller or not.
 
+mod begin;
 mod log;
+mod words;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -20,26 +21,25 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
-use weft_agent::{Link, LinkAgent, NodeState, Report};
-use weft_config::node::{BandsBy, Io, NodeConfig};
-use weft_control::{
-    BandError, BoxIndex, Command, Event, Holding, OrderNumber, REST_BAND, Role, RoleState, Version,
-};
+use weft_agent::{LinkAgent, NodeState, Report};
+use weft_config::node::{BandsBy, NodeConfig};
+use weft_control::{BandError, Command, Event, REST_BAND};
 use weft_io::marks::JobMarks;
 use weft_rpc::convert;
 use weft_rpc::tls::{self, Dialler, TlsFiles};
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
-use weft_wire::JobId;
 
 use crate::bands::{Asked, Bands};
 use crate::cli::VERSION;
 use crate::control::NodeControl;
 use crate::durable::Resumed;
 use crate::error::NodeError;
+use begin::{holdings, link, roles};
 pub use log::EventLines;
 use log::EventLog;
+use words::say;
 
 /// Whether there is anybody to tell of events.
 #[must_use]
@@ -383,76 +383,9 @@ impl Agent {
     }
 }
 
-/// What the node is in its jobs when it starts: as configured, or where former lives stopped.
-fn roles(config: &NodeConfig, resumed: &[Resumed]) -> Vec<RoleState> {
-    let address = SocketAddr::new(config.port.ip.ip, config.port.udp_port).to_string();
-    let role =
-        |job: u16, role, index| RoleState::new(JobId(job), role, BoxIndex(index), address.clone());
-    let begin = |state: RoleState, order: u64, version: u64| {
-        let resumed = resumed.iter().find(|resumed| resumed.job == state.job);
-        RoleState {
-            next_order: resumed.map_or(OrderNumber(order), |resumed| resumed.next_order),
-            version: resumed.map_or(Version(version), |resumed| resumed.version),
-            momentum_norm: resumed.map_or(0.0, |resumed| resumed.momentum_norm),
-            ..state
-        }
-    };
-    let servers = config
-        .server
-        .iter()
-        .map(|job| begin(role(job.job, Role::Server, 0), job.initial_order, job.initial_version));
-    let replicas = config.replica.iter().map(|job| {
-        let state = role(job.job, Role::Replica, job.box_index);
-        begin(state, job.initial_order, job.initial_version)
-    });
-    let aggregators =
-        (config.push.iter()).map(|job| role(job.job, Role::Aggregator, job.box_index));
-    servers.chain(replicas).chain(aggregators).collect()
-}
-
-/// What the node holds for jobs when it starts.
-fn holdings(config: &NodeConfig) -> impl Iterator<Item = (JobId, Holding)> + '_ {
-    let jobs = config.job.iter().map(|job| (JobId(job.id), Holding::Job));
-    let rows = config.row.iter().map(|row| (JobId(row.job), Holding::Row(row.row)));
-    let pushes = config.push.iter().map(|push| (JobId(push.job), Holding::Push));
-    jobs.chain(rows).chain(pushes)
-}
-
-/// The link of a node's port. One without a kernel (DPDK) names no interface.
-fn link(config: &NodeConfig) -> Link {
-    let port = &config.port;
-    let device = port.device.clone().filter(|_| port.io == Io::AfPacket);
-    Link { address: port.ip.ip, device, mtu: port.mtu }
-}
-
 /// Says something of which nothing is lost when the stream is behind.
 fn tell(outbox: &Outbox, message: Message) {
     let _ = outbox.try_send(v1::NodeMessage { message: Some(message) });
-}
-
-/// Tells people what changes a node's role.
-fn say(job: JobId, event: &Event) {
-    let job = job.0;
-    match event {
-        Event::Promoted { epoch, applied, version, .. } => weft_process::say!(
-            "weft-node: this replica is the server of job {job} now, epoch {}, with all below order \
-             {} at version {}; there is no replica any more, replication is not held",
-            epoch.0,
-            applied.0,
-            version.0
-        ),
-        Event::PromotionRefused { applied } => weft_process::say!(
-            "weft-node: this replica cannot become the server of job {job}: it has only what is \
-             below order {}",
-            applied.0
-        ),
-        Event::StoodDown { epoch } => weft_process::say!(
-            "weft-node: this is not the server of job {job} any more: another one is, in epoch {}; \
-             nothing is answered for the job, end this node",
-            epoch.0
-        ),
-        _ => {}
-    }
 }
 
 /// How often the lane's queue of events is looked at while there is no stream to wake for.

@@ -12,200 +12,25 @@ mod lab;
 #[allow(dead_code, reason = "each of these test programs uses a part of it")]
 #[path = "common/member.rs"]
 mod member;
+#[allow(dead_code, reason = "each of these test programs uses a part of it")]
+#[path = "common/rig.rs"]
+mod rig;
 
-use std::fs::File;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc as channel;
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use common::{ConfigFile, PATIENCE, Running};
-use lab::{Lab, ip};
-use nix::sched::{CloneFlags, setns};
+use common::{PATIENCE, Running};
 use nix::sys::signal::Signal;
-use tokio::runtime::Runtime;
-use tonic::transport::Channel;
-use weft_config::controller::{BandsConfig, ControllerConfig, HostConfig, JobConfig};
-use weft_config::node::{
-    BandsSection, ControllerSection, Io, NodeConfig, PortSection, ServerSection,
-};
-use weft_controller::daemon::Daemon;
+use rig::{LABELS, NODE, PEER, RATE_BYTES_PER_SEC, Rig, enter, namespace};
+use weft_config::node::BandsSection;
 use weft_rpc::v1;
-use weft_rpc::v1::status_client::StatusClient;
-use weft_rpc::v1::workers_client::WorkersClient;
 
-/// One lab at a time: its names are the process's.
-static ALONE: Mutex<()> = Mutex::new(());
-const NODE: [u8; 4] = [10, 77, 0, 1];
-const PEER: [u8; 4] = [10, 77, 0, 2];
-/// The link of the node's host.
-const RATE_BYTES_PER_SEC: u64 = 1_250_000;
-/// The labels that a controller gives first.
-const LABELS: [u8; 2] = [3, 7];
 /// What a class has of its own, and may send at once.
 const FLOOR_BYTES_PER_SEC: f64 = 12_500.0;
 const BURST_BYTES: f64 = 2.0 * 1514.0;
-
-struct Rig {
-    lab: Lab,
-    controller: SocketAddr,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Rig {
-    /// A lab with a controller of two push jobs in the peer's namespace; `None` where there can be
-    /// none.
-    fn up(policy: &str) -> Option<Self> {
-        let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let lab = Lab::up()?;
-        let add = ["-n", &lab.node, "addr", "add", "10.77.0.1/24", "dev", "vn0"];
-        // The operator calls from where the controller is.
-        let lo = ["-n", &lab.peer, "link", "set", "lo", "up"];
-        for step in [&add[..], &lo[..]] {
-            let done = ip(step);
-            assert!(done.status.success(), "{step:?}: {done:?}");
-        }
-        let mut config = ControllerConfig::new(SocketAddr::from((PEER, 0)));
-        config.insecure = true;
-        config.hosts = ["s0", "w0"].map(HostConfig::named).into();
-        let job = |index: u16| JobConfig::new(&format!("j{index}"), index, 1000, ["w0"], "s0");
-        config.jobs = vec![job(0), job(1)];
-        config.bands = Some(BandsConfig { policy: policy.parse().unwrap(), interval_s: 3600 });
-        let (told, ready) = channel::channel();
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let namespace = namespace(&lab.peer);
-        std::thread::spawn(move || {
-            enter(&namespace);
-            runtime().block_on(async {
-                let daemon = Daemon::bind(config).await.expect("a controller");
-                told.send(daemon.addr).expect("the test waits");
-                let stopped = async { drop(stopped.await) };
-                daemon.run(stopped).await.expect("it serves");
-            });
-        });
-        let controller = ready.recv_timeout(PATIENCE).expect("it listens");
-        Some(Self { lab, controller, stop: Some(stop), _alone: alone })
-    }
-
-    fn config(&self, name: &str, bands: Option<BandsSection>) -> ConfigFile {
-        let port = PortSection::new(Io::Udp, IpAddr::from(NODE));
-        let mut config = NodeConfig::new(port);
-        config.node.name = "s0".to_owned();
-        let endpoint = format!("http://{}", self.controller);
-        config.controller = Some(ControllerSection { endpoint, name: None, tls: None });
-        let worker = |port| vec![SocketAddr::from((PEER, port))];
-        config.server = [(0, 4000), (1, 4001)]
-            .map(|(job, port)| ServerSection::new(job, worker(port), 1000))
-            .into();
-        config.bands = bands;
-        ConfigFile::new(name, &config)
-    }
-
-    fn start(&self, config: &ConfigFile) -> Running {
-        Running::start(&mut self.lab.weft_node(config, &["--format", "json"]))
-    }
-
-    /// Calls the controller from the peer's namespace.
-    fn call<T: Send>(&self, call: impl AsyncFnOnce(Channel) -> T + Send) -> T {
-        let (namespace, uri) = (namespace(&self.lab.peer), format!("http://{}", self.controller));
-        std::thread::scope(|scope| {
-            let caller = scope.spawn(|| {
-                enter(&namespace);
-                runtime().block_on(async {
-                    let channel = Channel::from_shared(uri).unwrap().connect().await.unwrap();
-                    call(channel).await
-                })
-            });
-            caller.join().expect("the call came back")
-        })
-    }
-
-    fn status(&self) -> v1::StatusReply {
-        self.call(async |channel| {
-            StatusClient::new(channel).read(v1::StatusRequest {}).await.unwrap().into_inner()
-        })
-    }
-
-    fn set(&self, policy: v1::BandPolicy, interval_s: u64) -> v1::SetBandPolicyReply {
-        self.call(async |channel| {
-            let request =
-                v1::SetBandPolicyRequest { policy: policy.into(), interval_s, seen_change: None };
-            WorkersClient::new(channel).set_band_policy(request).await.unwrap().into_inner()
-        })
-    }
-
-    /// Waits until the node has given every job the band that it is to have.
-    fn settled(&self, bands: [Option<u32>; 2]) -> v1::StatusReply {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let status = self.status();
-            let is_settled = status.jobs.iter().zip(bands).all(|(job, band)| {
-                let done = u32::from(band.is_some());
-                job.band == band && job.band_boxes_done == done && job.band_boxes_awaited == 0
-            });
-            if is_settled {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "not {bands:?}: {:?}", status.jobs);
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn tc(&self, line: &str) -> String {
-        let words = line.split_whitespace();
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.lab.node, "tc"]).args(words);
-        let output = command.output().expect("iproute2 is installed");
-        assert!(output.status.success(), "tc {line}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    /// The class of each label, by the kernel's filters for IPv4 under a root.
-    fn classes_of_labels(&self, root: &str) -> [String; 2] {
-        let text = self.tc(&format!("filter show dev vn0 parent {root}"));
-        LABELS.map(|label| {
-            let handle = format!("::{label:x} order");
-            let line = text.lines().find(|l| l.contains("protocol ip ") && l.contains(&handle));
-            let line = line.unwrap_or_else(|| panic!("no filter for {label} in {text}"));
-            let class = line.split("flowid ").nth(1).expect("a class");
-            class.split_whitespace().next().expect("a class").to_owned()
-        })
-    }
-
-    fn is_clean(&self) -> bool {
-        let text = self.tc("-j qdisc show dev vn0");
-        text.contains("\"noqueue\"") && !text.contains("htb")
-    }
-
-    fn wait_until_clean(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.is_clean() {
-            assert!(Instant::now() < deadline, "{}", self.tc("qdisc show dev vn0"));
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        let _ = self.stop.take().map(|stop| stop.send(()));
-    }
-}
-
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-fn namespace(name: &str) -> File {
-    File::open(format!("/run/netns/{name}")).expect("it is there")
-}
-
-fn enter(namespace: &File) {
-    setns(namespace, CloneFlags::CLONE_NEWNET).expect("root may enter");
-}
 
 fn own() -> Option<BandsSection> {
     Some(BandsSection::host("vn0".into(), Some(RATE_BYTES_PER_SEC)))
@@ -374,6 +199,29 @@ struct Sample {
     from: Instant,
     to: Instant,
     bands: [Counters; 2],
+    /// All that left, whoever's it was.
+    link_bytes: u64,
+}
+
+/// What left in windows in which band 0 always had something to send.
+#[derive(Clone, Copy, Debug, Default)]
+struct Windows {
+    count: u32,
+    seconds: f64,
+    first_bytes: f64,
+    link_bytes: f64,
+}
+
+impl Windows {
+    /// Band 0's share of all that left.
+    fn share(self) -> f64 {
+        self.first_bytes / self.link_bytes.max(1.0)
+    }
+
+    /// Bytes of band 0 per second.
+    fn rate(self) -> f64 {
+        self.first_bytes / self.seconds.max(1e-9)
+    }
 }
 
 impl Rig {
@@ -382,7 +230,8 @@ impl Rig {
         let text = self.tc("-s class show dev vn0");
         let to = Instant::now();
         let mut bands = [Counters::default(); 2];
-        let mut band = None;
+        let mut link_bytes = 0;
+        let (mut band, mut is_link) = (None, false);
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let number = |word: &str| -> u64 {
@@ -392,11 +241,13 @@ impl Rig {
             match words.as_slice() {
                 ["class", "htb", id, ..] => {
                     let minor = id.split(':').nth(1).expect("a class id");
+                    is_link = minor == "2";
                     band = match minor.len() {
-                        3 => minor[..1].parse::<usize>().ok().map(|band| band - 1),
+                        3 if minor != "100" => minor[..1].parse::<usize>().ok().map(|at| at - 1),
                         _ => None,
                     };
                 }
+                ["Sent", sent, ..] if is_link => link_bytes = number(sent),
                 ["Sent", sent, _, _, _, "(dropped", dropped, ..] => {
                     if let Some(band) = band {
                         bands[band].sent_bytes += number(sent);
@@ -411,11 +262,11 @@ impl Rig {
                 _ => {}
             }
         }
-        Sample { from, to, bands }
+        Sample { from, to, bands, link_bytes }
     }
 
-    /// Both labels send more than the link carries, until the flag is set.
-    fn load(&self, stop: &Arc<AtomicBool>) -> Vec<std::thread::JoinHandle<u64>> {
+    /// These labels each send more than the link carries, until the flag is set.
+    fn load(&self, labels: &[u8], stop: &Arc<AtomicBool>) -> Vec<std::thread::JoinHandle<u64>> {
         let sender = |label: u8| {
             let (namespace, stop) = (namespace(&self.lab.node), Arc::clone(stop));
             std::thread::spawn(move || {
@@ -424,7 +275,7 @@ impl Rig {
                 let options = socket2::SockRef::from(&socket);
                 options.set_tos_v4(u32::from(label) << 2).expect("a DSCP");
                 // Keeps its class full, waits for the link, and never overflows the class.
-                options.set_send_buffer_size(200 << 10).expect("a buffer");
+                options.set_send_buffer_size(SEND_BUFFER_BYTES).expect("a buffer");
                 let target = SocketAddr::from((PEER, 9));
                 let mut sent = 0;
                 while !stop.load(Ordering::Relaxed) {
@@ -433,17 +284,17 @@ impl Rig {
                 sent
             })
         };
-        LABELS.into_iter().map(sender).collect()
+        labels.iter().copied().map(sender).collect()
     }
 
     /// Looks at windows in which band 0 had something to send all the time: band 1 has sent what it
-    /// has of its own in each, and a burst. Returns band 0's share of what left, and how many there
-    /// were.
-    fn windows(&self, span: Duration) -> (f64, u32) {
+    /// has of its own in each, and a burst.
+    fn windows(&self, span: Duration) -> Windows {
         let until = Instant::now() + span;
-        let (mut first, mut both, mut count) = (0.0, 0.0, 0);
+        let mut windows = Windows::default();
         let mut before = self.sample();
-        while Instant::now() < until {
+        while Instant::now() < until || windows.count < WINDOWS_MIN {
+            assert!(Instant::now() < until + PATIENCE, "{windows:?}");
             let now = self.sample();
             let most = (now.to - before.from).as_secs_f64();
             let is_busy = [before, now].iter().all(|at| at.bands[0].backlog_packets >= FULL);
@@ -454,13 +305,27 @@ impl Rig {
                 });
                 let may = FLOOR_BYTES_PER_SEC * most + BURST_BYTES + FRAME_BYTES;
                 assert!(sent[1] <= may, "band 1 sent {} of {may} in {most} s", sent[1]);
-                first += sent[0];
-                both += sent[0] + sent[1];
-                count += 1;
+                windows.first_bytes += sent[0];
+                windows.link_bytes += (now.link_bytes - before.link_bytes) as f64;
+                windows.seconds += (now.from - before.from).as_secs_f64();
+                windows.count += 1;
             }
             before = now;
         }
-        (first / f64::max(both, 1.0), count)
+        windows
+    }
+
+    /// How band 0 fares when nobody else sends.
+    fn alone(&self) -> Windows {
+        let stop = Arc::new(AtomicBool::new(false));
+        let senders = self.load(&LABELS[..1], &stop);
+        let windows = self.windows(Duration::from_secs(1));
+        stop.store(true, Ordering::Relaxed);
+        senders.into_iter().for_each(|sender| drop(sender.join()));
+        while self.sample().bands[0].backlog_packets > 0 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        windows
     }
 }
 
@@ -478,28 +343,98 @@ fn no_packet_of_band_0_waits_behind_band_1_beyond_a_burst() {
     let _sink = sink.join().expect("a sink");
     let node = rig.start(&rig.config("bands-load", own()));
     rig.settled([Some(0), Some(1)]);
+    let before = rig.alone();
     let stop = Arc::new(AtomicBool::new(false));
-    let senders = rig.load(&stop);
+    let senders = rig.load(&LABELS, &stop);
     let one = rig.windows(Duration::from_secs(2));
-    // The other one goes first from the next turn on, in six seconds, for as long.
-    rig.set(v1::BandPolicy::RoundRobin, 6);
+    // The other one goes first from the next turn on, in ten seconds, for as long.
+    rig.set(v1::BandPolicy::RoundRobin, 10);
     rig.settled([Some(1), Some(0)]);
-    let flipped = rig.windows(Duration::from_secs(2));
+    // What waited at the flip leaves in its old place first.
+    let flipped = rig.windows(Duration::from_secs(4));
     let last = rig.sample();
     stop.store(true, Ordering::Relaxed);
     senders.into_iter().for_each(|sender| assert!(sender.join().unwrap() > 0));
-    println!(
-        "band 0 had {:.3} of what left in {} windows, {:.3} in {} after the flip",
-        one.0, one.1, flipped.0, flipped.1
-    );
-    for (share, count) in [one, flipped] {
-        assert!(count >= 10, "{count} windows");
-        assert!(share > 0.9, "band 0 had {share} of what left");
+    let again = rig.alone();
+    // What the link gives on this machine, busy as it is.
+    let alone = f64::min(before.rate(), again.rate());
+    for windows in [one, flipped] {
+        let (share, part) = (windows.share(), windows.rate() / alone);
+        println!("band 0 had {share:.3} of the link, {part:.3} of alone: {windows:?}");
+        assert!(share > 0.95, "band 0 had {share} of all that left");
+        assert!(part > 0.95, "band 0 had {part} of what it has alone: {windows:?}");
     }
     assert_eq!(last.bands.map(|band| band.dropped), [0, 0], "a rotation drops nothing");
     node.end(Signal::SIGINT);
 }
 
-/// Packets that count as a full band.
-const FULL: u64 = 60;
+impl Rig {
+    /// Packets that left through a class, by its number.
+    fn packets(&self, class: &str) -> u64 {
+        let text = self.tc("-s class show dev vn0");
+        let mut lines =
+            text.lines().skip_while(|line| !line.starts_with(&format!("class htb {class} ")));
+        let sent = lines.find(|line| line.trim_start().starts_with("Sent ")).expect("its counters");
+        let words: Vec<&str> = sent.split_whitespace().collect();
+        words[3].parse().expect("a count of packets")
+    }
+}
+
+/// By label and length, over IPv4 and IPv6.
+#[test]
+fn each_frame_goes_to_the_class_of_its_label_and_one_without_elements_to_theirs() {
+    let Some(rig) = Rig::up("one") else { return };
+    for (namespace, device, addr) in
+        [(&rig.lab.node, "vn0", "fd77::1/64"), (&rig.lab.peer, "vp0", "fd77::2/64")]
+    {
+        let add = ["-n", namespace, "-6", "addr", "add", addr, "dev", device, "nodad"];
+        let done = lab::ip(&add);
+        assert!(done.status.success(), "{done:?}");
+    }
+    let node = rig.start(&rig.config("bands-classes", own()));
+    rig.settled([Some(0), Some(1)]);
+    let classes = ["5745:103", "5745:207", "5745:100"];
+    let before = classes.map(|class| rig.packets(class));
+    let at = namespace(&rig.lab.node);
+    let sent = std::thread::spawn(move || {
+        enter(&at);
+        for (from, to) in [("10.77.0.1:0", "10.77.0.2:9"), ("[fd77::1]:0", "[fd77::2]:9")] {
+            for (label, whole, bare) in [(LABELS[0], 20, 3), (LABELS[1], 10, 5)] {
+                let socket = UdpSocket::bind(from).expect("a socket");
+                let options = socket2::SockRef::from(&socket);
+                let class = u32::from(label) << 2;
+                match from.starts_with('[') {
+                    true => options.set_tclass_v6(class).expect("a DSCP"),
+                    false => options.set_tos_v4(class).expect("a DSCP"),
+                }
+                // A header, and a header with eight elements.
+                let lengths = std::iter::repeat_n(64, whole).chain(std::iter::repeat_n(32, bare));
+                for len in lengths {
+                    // Nobody listens, which the next call may be told.
+                    while socket.send_to(&vec![0; len], to).is_err() {}
+                }
+            }
+        }
+    });
+    sent.join().expect("they are sent");
+    let expected = [40, 20, 16];
+    let is_right = || {
+        let now = classes.map(|class| rig.packets(class));
+        (0..3).all(|at| now[at] - before[at] == expected[at])
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !is_right() {
+        let now = classes.map(|class| rig.packets(class));
+        assert!(Instant::now() < deadline, "{before:?} {now:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    node.end(Signal::SIGINT);
+}
+
+/// Packets that count as a full band: they take longer to leave than `tc` takes to list them.
+const FULL: u64 = 250;
+/// What a sender keeps in its class: more than these, and less than a class takes.
+const SEND_BUFFER_BYTES: usize = 512 << 10;
+/// Windows in which it is looked.
+const WINDOWS_MIN: u32 = 10;
 const FRAME_BYTES: f64 = 1442.0;

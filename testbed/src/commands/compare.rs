@@ -8,6 +8,8 @@ use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use weft_testbed::report::{
     CompareRow, Ended, LossCurves, RunFiles, compare, compare_text, loss_curve, losses_svg,
 };
@@ -30,7 +32,7 @@ pub(crate) struct CompareArgs {
     pub(super) policies: Option<Vec<String>>,
     /// The seeds: `3`, `1,2,5`, or `1..5`, which is 1 to 5.
     #[arg(long, default_value = "1")]
-    pub(super) seeds: String,
+    seeds: String,
     /// Directory of the runs, which must not exist [default: out/compare-NAME-TIME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -41,7 +43,7 @@ pub(crate) struct CompareArgs {
 
 pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
     let (_, has_several) = read(&arguments.scenario)?;
-    let seeds = seeds(&arguments.seeds)?;
+    seeds(&arguments.seeds)?;
     let default = POLICIES.map(str::to_owned);
     let policies = arguments.policies.as_deref().unwrap_or(&default);
     // All of them before the first run: the last one may come hours later.
@@ -57,26 +59,58 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
         return Err(Exit::Usage.because(anyhow!("{} exists; pass another --out", out.display())));
     }
     if has_several {
-        return compare_jobs::run(arguments, &out, format);
+        return compare_jobs::run(arguments, &stem, &out, format);
     }
-    let mut runs: Vec<(String, Ended)> = Vec::new();
+    let read = |directory: &Path| RunFiles::read(directory).map_err(|error| error.to_string());
+    let (runs, is_degraded) = run_all(arguments, policies, &out, &is_whole, &read)?;
+    let rows: Vec<CompareRow> = compare(&runs).iter().map(CompareRow::from).collect();
+    write(&out, [ROWS_JSON, ROWS_CSV], &rows)?;
+    show(&rows, format)?;
+    draw(&out.join(PICTURE), &stem, &runs, &rows)?;
+    Ok(verdict(rows.iter().any(|row| row.runs_ok < row.runs), is_degraded))
+}
+
+/// What a comparison ends with.
+pub(super) fn verdict(failed: bool, is_degraded: bool) -> u8 {
+    match (failed, is_degraded) {
+        (true, _) => Exit::Failed as u8,
+        (false, true) => Exit::CannotRun as u8,
+        (false, false) => 0,
+    }
+}
+
+/// What is left of each run, or why it was broken off, by policy.
+pub(super) type Runs<T> = Vec<(String, Result<T, String>)>;
+
+/// Runs every seed under every policy, each in a folder of `out`; what `read` finds of each, and
+/// whether any was degraded.
+///
+/// # Errors
+/// A run could not be started, or the first seed's were all refused.
+pub(super) fn run_all<T>(
+    arguments: &CompareArgs,
+    policies: &[String],
+    out: &Path,
+    is_whole: &dyn Fn(&Path) -> bool,
+    read: &dyn Fn(&Path) -> Result<T, String>,
+) -> Result<(Runs<T>, bool), Failure> {
+    let mut runs: Runs<T> = Vec::new();
     let mut is_degraded = false;
     // Policies take turns within a seed, so that what else the machine does hits all alike.
-    for seed in &seeds {
+    for seed in &seeds(&arguments.seeds)? {
         let mut refusal = None;
         for policy in policies {
             let directory = out.join(format!("{}-{seed}", file_name(policy)));
             say!("weft: {policy}, seed {seed}");
-            let ended = one(arguments, policy, *seed, &directory, &is_whole)?;
+            let ended = one(arguments, policy, *seed, &directory, is_whole)?;
             let ended = ended.map_err(|broken| {
-                let reason = format!("seed {seed}: {}", broken.error);
+                let reason = format!("seed {seed}: {:#}", broken.error);
                 say!("weft: {policy}: {reason}; the others go on");
                 refusal = Some(broken);
                 reason
             });
             is_degraded |= matches!(ended, Ok(true));
-            let read = |_| RunFiles::read(&directory).map_err(|error| error.to_string());
-            runs.push((policy.clone(), ended.and_then(read)));
+            runs.push((policy.clone(), ended.and_then(|_| read(&directory))));
         }
         // It is not one of the policies then.
         if runs.iter().all(|(_, ended)| ended.is_err())
@@ -85,16 +119,7 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
             return Err(refusal);
         }
     }
-    let rows: Vec<CompareRow> = compare(&runs).iter().map(CompareRow::from).collect();
-    write(&out, &rows)?;
-    show(&rows, format)?;
-    draw(&out.join(PICTURE), &stem, &runs, &rows)?;
-    let failed = rows.iter().any(|row| row.runs_ok < row.runs);
-    Ok(match (failed, is_degraded) {
-        (true, _) => Exit::Failed as u8,
-        (false, true) => Exit::CannotRun as u8,
-        (false, false) => 0,
-    })
+    Ok((runs, is_degraded))
 }
 
 fn show(rows: &[CompareRow], format: Format) -> Result<(), Failure> {
@@ -112,16 +137,9 @@ pub(super) fn present(
     svg: Option<&Path>,
     format: Format,
 ) -> Result<Option<bool>, Failure> {
-    let path = directory.join(ROWS_JSON);
-    if !path.is_file() {
+    let Some(rows) = read_rows::<CompareRow>(&directory.join(ROWS_JSON))? else {
         return Ok(None);
-    }
-    let text = fs::read_to_string(&path)
-        .with_context(|| format!("reading {}", path.display()))
-        .map_err(|error| Exit::Usage.because(error))?;
-    let rows: Vec<CompareRow> = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no comparison", path.display()))
-        .map_err(|error| Exit::Usage.because(error))?;
+    };
     show(&rows, format)?;
     let runs = kept_runs(directory, &rows)?;
     let name = runs.iter().find_map(|(_, ended)| Some(ended.as_ref().ok()?.record.scenario()));
@@ -136,6 +154,20 @@ pub(super) fn present(
         None => {}
     }
     Ok(Some(rows.iter().all(|row| row.runs_ok == row.runs)))
+}
+
+/// The rows of a comparison, if there is one.
+pub(super) fn read_rows<R: DeserializeOwned>(path: &Path) -> Result<Option<Vec<R>>, Failure> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("reading {}", path.display()))
+        .map_err(|error| Exit::Usage.because(error))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} is no comparison", path.display()))
+        .map_err(|error| Exit::Usage.because(error))
+        .map(Some)
 }
 
 /// The runs of a comparison that are still beside its rows, in the order of their names.
@@ -160,9 +192,13 @@ fn kept_runs(out: &Path, rows: &[CompareRow]) -> Result<Vec<(String, Ended)>, Fa
 }
 
 /// Keeps the rows beside the runs, as JSON and as CSV.
-fn write(out: &Path, rows: &[CompareRow]) -> Result<(), Failure> {
+pub(super) fn write<R: Serialize>(
+    out: &Path,
+    [as_json, as_csv]: [&str; 2],
+    rows: &[R],
+) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(rows).map_err(|error| Exit::Failed.because(error))?;
-    for (name, text) in [(ROWS_JSON, json + "\n"), (ROWS_CSV, csv_text(rows)?)] {
+    for (name, text) in [(as_json, json + "\n"), (as_csv, csv_text(rows)?)] {
         let path = out.join(name);
         // Where no run came so far as to make it.
         fs::create_dir_all(out)
@@ -178,7 +214,7 @@ fn write(out: &Path, rows: &[CompareRow]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// It could not be started.
-pub(super) fn one(
+fn one(
     arguments: &CompareArgs,
     policy: &str,
     seed: u64,

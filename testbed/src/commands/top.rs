@@ -1,12 +1,15 @@
 //! `weft top`: watches a controller, on a screen or once.
 
-use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use weft_process::say;
 use weft_rpc::v1::StatusReply;
 use weft_testbed::interrupt;
 use weft_testbed::operator::{Operator, OperatorError};
@@ -25,6 +28,10 @@ pub(crate) struct TopArgs {
     /// Read the figures once, print them and exit; --format says how.
     #[arg(long)]
     once: bool,
+    /// Append each reading to this file, a line of JSON with the keys of --once --format json.
+    /// Without a terminal nothing is drawn, and it ends with the controller.
+    #[arg(long, value_name = "FILE", conflicts_with = "once")]
+    record: Option<PathBuf>,
     /// Seconds between two readings, 0.1 to 60.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
@@ -44,6 +51,9 @@ pub(crate) fn run(arguments: &TopArgs, format: Format) -> Outcome {
     if format != Format::Text {
         let error = anyhow!("--format json and csv are of one reading: add --once");
         return Err(Exit::Usage.because(error));
+    }
+    if let Some(path) = arguments.record.as_deref().filter(|_| !io::stdout().is_terminal()) {
+        return record(arguments, &mut reader, path);
     }
     if !io::stdout().is_terminal() {
         return Err(Exit::CannotRun.because(anyhow!("this is no terminal: add --once")));
@@ -68,6 +78,53 @@ fn once(reader: &mut Reader<'_>, format: Format) -> Outcome {
     Ok(0)
 }
 
+/// Records readings until the controller is gone or somebody ends it.
+fn record(arguments: &TopArgs, reader: &mut Reader<'_>, path: &Path) -> Outcome {
+    lab::listen()?;
+    let mut recording = Recording::begin(path)?;
+    let mut last = reader.read().map_err(unread)?;
+    recording.add(&View::new(&last, None))?;
+    while !interrupt::is_raised() {
+        // In pieces, so that a signal is heard soon.
+        let next = Instant::now() + Duration::from_secs_f64(arguments.interval);
+        while Instant::now() < next && !interrupt::is_raised() {
+            thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now())));
+        }
+        let Ok(reply) = reader.read() else { break };
+        recording.add(&View::new(&reply, Some(&last)))?;
+        last = reply;
+    }
+    say!("weft: {} readings in {}", recording.count, path.display());
+    Ok(0)
+}
+
+/// Readings in a file, one a line.
+struct Recording {
+    path: PathBuf,
+    file: File,
+    count: u64,
+}
+
+impl Recording {
+    fn begin(path: &Path) -> Result<Self, Failure> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file
+            .with_context(|| format!("cannot record in {}", path.display()))
+            .map_err(|error| Exit::Usage.because(error))?;
+        Ok(Self { path: path.to_owned(), file, count: 0 })
+    }
+
+    /// A line is written whole, so that whoever reads meanwhile reads whole ones.
+    fn add(&mut self, view: &View) -> Result<(), Failure> {
+        let line = serde_json::to_string(view).map_err(|error| Exit::Failed.because(error))?;
+        self.count += 1;
+        self.file
+            .write_all((line + "\n").as_bytes())
+            .with_context(|| format!("writing {}", self.path.display()))
+            .map_err(|error| Exit::Failed.because(error))
+    }
+}
+
 /// Draws a reading after the other until somebody has seen enough.
 fn watch(
     arguments: &TopArgs,
@@ -76,8 +133,10 @@ fn watch(
     terminal: &mut ratatui::DefaultTerminal,
 ) -> Outcome {
     let every = Duration::from_secs_f64(arguments.interval);
+    let mut recording = arguments.record.as_deref().map(Recording::begin).transpose()?;
     let mut view = View::new(&first, None);
     let mut last = first;
+    record_one(&mut recording, &view)?;
     let mut problem: Option<String> = None;
     loop {
         let drawn = terminal.draw(|frame| {
@@ -91,12 +150,17 @@ fn watch(
         match reader.read() {
             Ok(reply) => {
                 view = View::new(&reply, Some(&last));
+                record_one(&mut recording, &view)?;
                 (last, problem) = (reply, None);
             }
             // A controller that is restarted comes back.
             Err(error) => problem = Some(error.to_string()),
         }
     }
+}
+
+fn record_one(recording: &mut Option<Recording>, view: &View) -> Result<(), Failure> {
+    recording.as_mut().map_or(Ok(()), |recording| recording.add(view))
 }
 
 /// Whether somebody ends it before `until`.

@@ -4,6 +4,7 @@
 //! [`Report`] computes what people and scripts want to know; `render` and `svg` draw it.
 //! `weft run` prints the same report from the same files, so `weft report` later shows no less.
 
+mod bands_picture;
 mod cluster;
 mod cluster_pictures;
 mod columns;
@@ -31,6 +32,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use bands_picture::bands_svg;
 pub use cluster::{ClusterRow, ClusterSample, cluster_rows};
 pub use cluster_pictures::{completions_svg, utilisation_svg};
 pub use columns::{

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use weft_rpc::v1;
 
 /// What is shown. Outside scripts read these names.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct View {
     /// Since the controller started.
     pub uptime_s: f64,
@@ -38,7 +38,7 @@ pub struct View {
 }
 
 /// A job.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of `v1::JobStatus`")]
 pub struct JobLine {
     pub job: String,
@@ -73,7 +73,7 @@ pub struct JobLine {
 }
 
 /// A band.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct BandLine {
     /// 0 goes first.
     pub band: u32,
@@ -82,7 +82,7 @@ pub struct BandLine {
 }
 
 /// A host's link.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of `v1::HostStatus`")]
 pub struct LinkLine {
     pub host: String,
@@ -95,7 +95,7 @@ pub struct LinkLine {
 }
 
 /// A group that is not decided.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of `v1::GroupStatus`")]
 pub struct GroupLine {
     pub job: String,
@@ -110,7 +110,7 @@ pub struct GroupLine {
 }
 
 /// A worker.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of `v1::WorkerStatus`")]
 pub struct StragglerLine {
     pub job: String,
@@ -124,7 +124,7 @@ pub struct StragglerLine {
 }
 
 /// An allreduce job.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of `v1::ReduceStatus`")]
 pub struct ReduceLine {
     pub job: String,
@@ -144,7 +144,7 @@ pub struct ReduceLine {
 }
 
 /// What a job lost, or what was refused.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct DropLine {
     /// The job; empty: messages to the controller.
     pub job: String,
@@ -156,7 +156,7 @@ pub struct DropLine {
 }
 
 /// A box.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of `v1::NodeStatus`")]
 pub struct NodeLine {
     pub node: String,

@@ -267,3 +267,6 @@ fn low_16(version: Version) -> u16 {
 const SILENT_WINDOW: u32 = 1;
 /// How long a relay may bring nothing before the server is asked instead.
 const RELAY_PATIENCE_NS: u64 = 100_000_000;
+
+#[cfg(test)]
+mod tests;

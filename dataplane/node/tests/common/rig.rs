@@ -1,0 +1,209 @@
+//! A controller of two push jobs whose servers share a node with bands, in a lab of two namespaces.
+
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+use std::sync::mpsc as channel;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, setns};
+use tokio::runtime::Runtime;
+use tonic::transport::Channel;
+use weft_config::controller::{BandsConfig, ControllerConfig, HostConfig, JobConfig};
+use weft_config::node::{
+    BandsSection, ControllerSection, Io, NodeConfig, PortSection, ServerSection,
+};
+use weft_controller::daemon::Daemon;
+use weft_rpc::v1;
+use weft_rpc::v1::status_client::StatusClient;
+use weft_rpc::v1::workers_client::WorkersClient;
+
+use crate::common::{ConfigFile, PATIENCE, Running};
+use crate::lab::{Lab, ip};
+
+/// One lab at a time: its names are the process's.
+static ALONE: Mutex<()> = Mutex::new(());
+pub(crate) const NODE: [u8; 4] = [10, 77, 0, 1];
+pub(crate) const PEER: [u8; 4] = [10, 77, 0, 2];
+/// The link of the node's host.
+pub(crate) const RATE_BYTES_PER_SEC: u64 = 1_250_000;
+/// The labels that a controller gives first.
+pub(crate) const LABELS: [u8; 2] = [3, 7];
+
+pub(crate) struct Rig {
+    pub(crate) lab: Lab,
+    controller: SocketAddr,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Rig {
+    /// A lab with a controller of two push jobs in the peer's namespace; `None` where there can be
+    /// none.
+    pub(crate) fn up(policy: &str) -> Option<Self> {
+        Self::up_with(policy, 1000)
+    }
+
+    /// The same, with models of so many parameters.
+    pub(crate) fn up_with(policy: &str, dimension: usize) -> Option<Self> {
+        let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lab = Lab::up()?;
+        let add = ["-n", &lab.node, "addr", "add", "10.77.0.1/24", "dev", "vn0"];
+        // The operator calls from where the controller is.
+        let lo = ["-n", &lab.peer, "link", "set", "lo", "up"];
+        for step in [&add[..], &lo[..]] {
+            let done = ip(step);
+            assert!(done.status.success(), "{step:?}: {done:?}");
+        }
+        let mut config = ControllerConfig::new(SocketAddr::from((PEER, 0)));
+        config.insecure = true;
+        config.hosts = ["s0", "w0"].map(HostConfig::named).into();
+        let size = u64::try_from(dimension).expect("few parameters");
+        let job = |index: u16| JobConfig::new(&format!("j{index}"), index, size, ["w0"], "s0");
+        config.jobs = vec![job(0), job(1)];
+        config.bands = Some(BandsConfig { policy: policy.parse().unwrap(), interval_s: 3600 });
+        let (told, ready) = channel::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let namespace = namespace(&lab.peer);
+        std::thread::spawn(move || {
+            enter(&namespace);
+            runtime().block_on(async {
+                let daemon = Daemon::bind(config).await.expect("a controller");
+                told.send(daemon.addr).expect("the test waits");
+                let stopped = async { drop(stopped.await) };
+                daemon.run(stopped).await.expect("it serves");
+            });
+        });
+        let controller = ready.recv_timeout(PATIENCE).expect("it listens");
+        Some(Self { lab, controller, stop: Some(stop), _alone: alone })
+    }
+
+    pub(crate) fn config(&self, name: &str, bands: Option<BandsSection>) -> ConfigFile {
+        self.config_of(name, bands, 1000, |_| {})
+    }
+
+    /// The node with models of so many parameters; `change` has the last word.
+    pub(crate) fn config_of(
+        &self,
+        name: &str,
+        bands: Option<BandsSection>,
+        dimension: usize,
+        change: impl FnOnce(&mut NodeConfig),
+    ) -> ConfigFile {
+        let port = PortSection::new(Io::Udp, IpAddr::from(NODE));
+        let mut config = NodeConfig::new(port);
+        config.node.name = "s0".to_owned();
+        let endpoint = format!("http://{}", self.controller);
+        config.controller = Some(ControllerSection { endpoint, name: None, tls: None });
+        let worker = |port| vec![SocketAddr::from((PEER, port))];
+        config.server = [(0, 4000), (1, 4001)]
+            .map(|(job, port)| ServerSection::new(job, worker(port), dimension))
+            .into();
+        config.bands = bands;
+        change(&mut config);
+        ConfigFile::new(name, &config)
+    }
+
+    pub(crate) fn start(&self, config: &ConfigFile) -> Running {
+        Running::start(&mut self.lab.weft_node(config, &["--format", "json"]))
+    }
+
+    /// Calls the controller from the peer's namespace.
+    fn call<T: Send>(&self, call: impl AsyncFnOnce(Channel) -> T + Send) -> T {
+        let (namespace, uri) = (namespace(&self.lab.peer), format!("http://{}", self.controller));
+        std::thread::scope(|scope| {
+            let caller = scope.spawn(|| {
+                enter(&namespace);
+                runtime().block_on(async {
+                    let channel = Channel::from_shared(uri).unwrap().connect().await.unwrap();
+                    call(channel).await
+                })
+            });
+            caller.join().expect("the call came back")
+        })
+    }
+
+    pub(crate) fn status(&self) -> v1::StatusReply {
+        self.call(async |channel| {
+            StatusClient::new(channel).read(v1::StatusRequest {}).await.unwrap().into_inner()
+        })
+    }
+
+    pub(crate) fn set(&self, policy: v1::BandPolicy, interval_s: u64) -> v1::SetBandPolicyReply {
+        self.call(async |channel| {
+            let request =
+                v1::SetBandPolicyRequest { policy: policy.into(), interval_s, seen_change: None };
+            WorkersClient::new(channel).set_band_policy(request).await.unwrap().into_inner()
+        })
+    }
+
+    /// Waits until the node has given every job the band that it is to have.
+    pub(crate) fn settled(&self, bands: [Option<u32>; 2]) -> v1::StatusReply {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status();
+            let is_settled = status.jobs.iter().zip(bands).all(|(job, band)| {
+                let done = u32::from(band.is_some());
+                job.band == band && job.band_boxes_done == done && job.band_boxes_awaited == 0
+            });
+            if is_settled {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "not {bands:?}: {:?}", status.jobs);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn tc(&self, line: &str) -> String {
+        let words = line.split_whitespace();
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.lab.node, "tc"]).args(words);
+        let output = command.output().expect("iproute2 is installed");
+        assert!(output.status.success(), "tc {line}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The class of each label, by the kernel's filters for IPv4 under a root.
+    pub(crate) fn classes_of_labels(&self, root: &str) -> [String; 2] {
+        let text = self.tc(&format!("filter show dev vn0 parent {root}"));
+        LABELS.map(|label| {
+            let handle = format!("::{label:x} order");
+            let line = text.lines().find(|l| l.contains(" pref 22341 ") && l.contains(&handle));
+            let line = line.unwrap_or_else(|| panic!("no filter for {label} in {text}"));
+            let class = line.split("flowid ").nth(1).expect("a class");
+            class.split_whitespace().next().expect("a class").to_owned()
+        })
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        let text = self.tc("-j qdisc show dev vn0");
+        text.contains("\"noqueue\"") && !text.contains("htb")
+    }
+
+    pub(crate) fn wait_until_clean(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.is_clean() {
+            assert!(Instant::now() < deadline, "{}", self.tc("qdisc show dev vn0"));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = self.stop.take().map(|stop| stop.send(()));
+    }
+}
+
+pub(crate) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+pub(crate) fn namespace(name: &str) -> File {
+    File::open(format!("/run/netns/{name}")).expect("it is there")
+}
+
+pub(crate) fn enter(namespace: &File) {
+    setns(namespace, CloneFlags::CLONE_NEWNET).expect("root may enter");
+}
