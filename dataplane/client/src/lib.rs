@@ -24,6 +24,7 @@
 //! | [`Error`] | why not; names the members that are missing |
 //! | [`checkpoint`] | what a job keeps of itself, to begin again with as many workers or others |
 //! | [`payload`] | the caller's vectors, as engines take and give them |
+//! | [`keys`] | rows of parameters that move between the processes of a job |
 //! | [`rounds`] | an allreduce's stream to its controller: paused and resized at the boundary of a round |
 //! | [`push`] | asynchronous SGD: updates pushed to a parameter server, its model pulled |
 //!
@@ -37,6 +38,7 @@ mod config;
 mod error;
 mod group;
 mod io;
+pub mod keys;
 mod many;
 pub mod payload;
 mod port;

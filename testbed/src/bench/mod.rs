@@ -5,6 +5,7 @@
 //! | `aggregator` | one lcore on net_pcap and memif, beside dpdk-testpmd in the same rounds |
 //! | `case` | what a row of it measures |
 //! | `allreduce`, `member` | nccl-tests' table over any port; one of its workers |
+//! | `keys` | what operations on rows that move cost |
 //! | `network` | where its processes run, and runs them |
 //! | `peers` | OpenMPI and Gloo beside Weft, in the same rounds on the same links |
 //! | `usage` | CPU time and bytes sent of a process |
@@ -23,6 +24,7 @@ mod config;
 pub mod forged;
 pub mod gate;
 pub mod interrupt;
+pub mod keys;
 pub mod member;
 mod network;
 pub mod peers;

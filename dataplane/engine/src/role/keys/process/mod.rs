@@ -6,7 +6,7 @@
 //! | `calls.rs` | what becomes of the application's operations |
 //! | `owner.rs` | what others get: answers, rows, or a way on |
 //! | `moves.rs` | what happens when a row comes |
-//! | `claims.rs` | what the box is told after it has begun a life |
+//! | `claims.rs`, `blocks.rs` | what the box is told after it has begun a life |
 //! | `receive.rs` | which frame is what, and from whom |
 //! | `transmit.rs` | what leaves when, and again |
 //! | `join.rs` | the handshake |
@@ -16,6 +16,7 @@
 //! meanwhile waits and merges. An operation on a row that is here runs at once. Invariants: those
 //! of [`super`]; numbers of one process that concern one key only grow.
 
+mod blocks;
 mod calls;
 mod claims;
 mod join;

@@ -8,7 +8,7 @@ use weft_wire::keys::{Number, Parts, RowEpoch};
 use weft_wire::{Cookie, Members, Nanos};
 
 use super::ProcessStats;
-use super::claims::Claims;
+use super::blocks::Claims;
 use super::queue::{List, Marks, Operations};
 use crate::role::keys::config::{ProcessConfig, ProcessLimits, TableConfig};
 use crate::role::keys::frames::Frames;
