@@ -40,6 +40,12 @@ impl Sent {
         self.repeats > 0
     }
 
+    /// True when it was sent by then.
+    #[must_use]
+    pub fn is_before(&self, at: Option<Nanos>) -> bool {
+        at.is_some_and(|at| self.at <= at)
+    }
+
     /// True when what comes at `now` comes sooner after this than `span`.
     fn is_within(&self, now: Nanos, span: Option<Nanos>) -> bool {
         span.is_some_and(|span| now.since(self.at) < span)
@@ -68,6 +74,13 @@ impl Overdue {
         if self.latest.is_none_or(|latest| latest.at <= sent.at) {
             self.latest = Some(*sent);
         }
+    }
+
+    /// The timeout of one more has passed, and nothing says that it is lost: it is asked for, and
+    /// the window stays.
+    pub fn add_probe(&mut self, sent: &Sent) {
+        self.count += 1;
+        self.latest = Some(*sent);
     }
 
     /// One more is lost, and known to be before its timeout: what left later was answered.
@@ -126,6 +139,34 @@ impl Path {
     #[must_use]
     pub fn deadline(&self, sent: &Sent) -> Nanos {
         sent.at.saturating_add(self.rtt.timeout(sent.doublings))
+    }
+
+    /// How long what was sent may go unanswered when the last answer came at `answered_at`: the
+    /// timer begins anew with each (RFC 6298, 5.3).
+    #[must_use]
+    pub fn quiet_until(&self, sent: &Sent, answered_at: Nanos) -> Nanos {
+        let doublings = sent.doublings.max(self.rtt.doublings());
+        sent.at.max(answered_at).saturating_add(self.rtt.timeout(doublings))
+    }
+
+    /// How much later than what left after it an answer may come (RFC 8985, 7.2: a quarter of the
+    /// round trip).
+    #[must_use]
+    pub fn reordering(&self) -> Nanos {
+        Nanos(self.rtt.round_trip().0 / 4)
+    }
+
+    /// What is answered may have waited for others, so its time is no sample; but a short one shows
+    /// that the timeout is long enough.
+    pub fn on_awaited_answer(&mut self, now: Nanos, sent: &Sent) {
+        if !sent.is_repeated() && sent.is_within(now, Some(self.rtt.timeout(0))) {
+            self.rtt.end_back_off();
+        }
+    }
+
+    /// What was taken for lost was answered before it was sent again.
+    pub fn on_found(&mut self) {
+        self.window.on_spurious_timeout();
     }
 
     /// Takes what is overdue without a word. True when the window was halved.
