@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use weft_engine::role::worker::{Event, LeaseInfo, RoundError, Worker, WorkerStats};
-use weft_io::Port;
+use weft_io::{BURST_MAX, Port};
 use weft_wire::header::Operation;
 
 use crate::config::{Config, Numbers};
@@ -28,8 +28,11 @@ impl Group {
     pub(crate) fn join<P: Port>(io: &mut Io<P>, config: &Config, seed: u64) -> Result<Self, Error> {
         let now = io.now();
         let mac = io.port.info().mac;
+        // A message costs about as much whether it carries one frame or a burst of them.
+        let batch = if io.port.merges() { BURST_MAX as u32 } else { 1 };
         let worker = |row, operation, seed| {
-            let worker = config.worker(row, operation, mac)?;
+            let mut worker = config.worker(row, operation, mac)?;
+            worker.batch = batch;
             Worker::new(worker, weft_kernel::crc32c, seed, now).map_err(Error::Session)
         };
         let mut data = worker(config.row, Operation::Sum, seed)?;

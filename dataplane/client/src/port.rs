@@ -129,6 +129,14 @@ impl Port for WorkerPort {
         each!(&mut self.kind, port => port.alloc())
     }
 
+    fn merges(&self) -> bool {
+        each!(&self.kind, port => port.merges())
+    }
+
+    fn free(&mut self, frames: &mut Burst<PoolFrame>) {
+        each!(&mut self.kind, port => port.free(frames));
+    }
+
     fn info(&self) -> PortInfo {
         each!(&self.kind, port => port.info())
     }

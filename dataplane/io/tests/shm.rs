@@ -144,6 +144,18 @@ fn members_over_udp_and_over_memory_are_served_at_once() {
 }
 
 /// Offers a burst of `count` frames; what is refused is dropped.
+/// Else a box sends answers that could be one message one by one.
+#[test]
+fn a_port_that_merges_frames_does_so_with_memory_beside_it() {
+    let addr = "127.0.0.1:0".parse().unwrap();
+    let open = || UdpPort::open(&UdpConfig { offload: true, ..UdpConfig::new(addr) }).unwrap();
+    assert!(open().merges(), "this kernel cuts messages into datagrams");
+    assert!(ShmHost::closed(open()).merges());
+    let port = open();
+    let addr = port.local_addr();
+    assert!(ShmHost::open(port, addr).unwrap().merges());
+}
+
 fn offer<P: Port>(port: &mut P, source: SocketAddr, target: SocketAddr, count: usize) {
     let mut tx = Burst::new();
     for _ in 0..count {

@@ -46,6 +46,17 @@ impl Shared {
     fn now(&self) -> Nanos {
         Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
+
+    /// A lane's counters, and what belongs to its port: memory is shared beside that of lane 0.
+    fn snapshot<P: Port, E: LaneEngine + EngineSnapshot>(
+        &self,
+        index: usize,
+        lane: &RoleLane<LanePort<P>, E>,
+        host: &Host,
+    ) -> LaneSnapshot {
+        let shm = self.shm.get().filter(|_| index == 0).cloned();
+        LaneSnapshot { shm, ..LaneSnapshot::take(index, lane, host) }
+    }
 }
 
 /// Runs lane `index` with what `keeper` keeps of it, until it is told to stop or its port closes;
@@ -83,13 +94,13 @@ pub fn run<P: Port, E: LaneEngine + EngineSnapshot>(
             lane.port_mut().wait(pause_ns);
         }
         if now >= snapshot_due {
-            shared.snapshots[index].force_push(LaneSnapshot::take(index, lane, &host));
+            shared.snapshots[index].force_push(shared.snapshot(index, lane, &host));
             let period = Nanos(shared.snapshot_period_ns.unwrap_or(u64::MAX));
             snapshot_due = now.saturating_add(period);
         }
     }
     keeper.end(lane.parts_mut().1);
-    LaneSnapshot::take(index, lane, &host)
+    shared.snapshot(index, lane, &host)
 }
 
 /// How long a lane sleeps at most while the disk owes it a word.

@@ -17,6 +17,7 @@ use weft_config::node::{
     FaultsSection, Io, JobSection, MemberSection, NodeConfig, ParentSection, PortSection,
     RowSection, TraceSection,
 };
+use weft_io::shm::{ShmConfig, ShmPort};
 
 const ELEMENTS: usize = 8;
 
@@ -384,6 +385,29 @@ fn faults_and_trace_wrap_the_port() {
     assert_eq!(&capture[..4], &[0x4d, 0x3c, 0xb2, 0xa1], "nanoseconds, little-endian");
     // Three HELLOs of 14 + 20 + 8 + 32 + 72 bytes, each behind a record header of 16.
     assert_eq!(capture.len(), 24 + 3 * (16 + 146));
+}
+
+#[test]
+fn memory_shared_with_workers_is_in_the_report_and_the_metrics() {
+    let metrics = SocketAddr::from(([127, 0, 0, 1], free_ports(1)));
+    let setup = setup("shared", 1, |config| {
+        config.port.shm = true;
+        config.node.metrics = Some(metrics);
+    });
+    let node = Running::start(&mut weft_node(&setup.file, &["--format", "json"]));
+    let port = ShmPort::open(&ShmConfig::new(loopback(setup.members[0]), setup.node));
+    let port = port.expect("the node shares memory");
+    let is_seen = |line: &str| line == "weft_shm_links 1";
+    let begun = Instant::now();
+    while !get(metrics, "/metrics").lines().any(is_seen) {
+        assert!(begun.elapsed() < PATIENCE, "{}", get(metrics, "/metrics"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(get(metrics, "/metrics").contains("weft_shm_joined_total 1\n"));
+    let ended = node.end(Signal::SIGINT);
+    drop(port);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
+    assert_eq!((&report["shm"]["joined"], &report["shm"]["ring_full"]), (&1.into(), &0.into()));
 }
 
 /// Lines for people go to whoever reads them; when nobody does, the node goes on.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde::Serialize;
+use weft_client::{Config, Session};
 use weft_config::node::{Elements, JobSection, NodeConfig, RowSection};
 use weft_io::Port;
 use weft_io::memory;
@@ -202,7 +203,8 @@ fn in_memory(settings: &Settings) -> Result<Vec<Vec<MemberResult>>, BenchError> 
             .map(|(plan, port)| {
                 scope.spawn(move || {
                     let mut results = Vec::new();
-                    member::run(plan, port, None, |result| results.push(result)).map(|()| results)
+                    let connect = |config: &Config| Session::over(port, config);
+                    member::run(plan, connect, |result| results.push(result)).map(|()| results)
                 })
             })
             .collect();
@@ -254,17 +256,12 @@ fn in_processes(
 pub fn run_member() -> Result<(), String> {
     let plan: MemberPlan = serde_json::from_reader(std::io::stdin().lock())
         .map_err(|error| format!("reading the plan: {error}"))?;
-    let io = if plan.shm { weft_client::Io::Shm } else { weft_client::Io::Udp };
-    let mut config = weft_client::Config::new(plan.local, plan.aggregator).io(io);
-    (config.mtu, config.offload) = (plan.mtu, plan.offload);
-    let port = weft_client::WorkerPort::open(&config).map_err(|error| error.to_string())?;
     let report = |result: MemberResult| {
         let line = serde_json::to_string(&result).expect("numbers can be written");
         // Whoever started this has gone when standard output has.
         let _ = writeln!(std::io::stdout().lock(), "{line}");
     };
-    let rto_min = port.rto_min();
-    member::run(&plan, port, rto_min, report).map_err(|error| error.to_string())
+    member::run(&plan, Session::connect, report).map_err(|error| error.to_string())
 }
 
 /// Payload of a chunk.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weft_client::{Config, Error, Numbers, Session};
+use weft_client::{Config, Error, Io, Numbers, Session};
 use weft_io::Port;
 use weft_wire::header::ElementType;
 
@@ -69,15 +69,13 @@ pub struct MemberResult {
     pub elements: u64,
 }
 
-/// Runs a worker over `port` to its end, with another least time before repeats than the default if
-/// there is one; `report` is told of every size.
+/// Runs a worker to its end in the session that `connect` makes; `report` is told of every size.
 ///
 /// # Errors
 /// The session's.
 pub fn run<P: Port>(
     plan: &MemberPlan,
-    port: P,
-    rto_min: Option<Duration>,
+    connect: impl FnOnce(&Config) -> Result<Session<P>, Error>,
     mut report: impl FnMut(MemberResult),
 ) -> Result<(), Error> {
     let numbers = match plan.element_type {
@@ -87,9 +85,9 @@ pub fn run<P: Port>(
     };
     let mut config = Config::new(plan.local, plan.aggregator).rank(plan.rank).numbers(numbers);
     config.connect_timeout = CONNECT_TIMEOUT;
-    config.rto_min = rto_min.unwrap_or(config.rto_min);
-    config.mtu = plan.mtu;
-    let mut session = Session::over(port, &config)?;
+    config.io = if plan.shm { Io::Shm } else { Io::Udp };
+    (config.mtu, config.offload) = (plan.mtu, plan.offload);
+    let mut session = connect(&config)?;
     let elements = u64::from(session.lease().elements);
     let own = Process::own();
     let aggregator = plan.aggregator_pid.filter(|_| plan.rank == 0).map(Process::of);

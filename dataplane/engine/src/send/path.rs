@@ -42,6 +42,12 @@ impl Sent {
         self.repeats > 0
     }
 
+    /// True when it was sent by then.
+    #[must_use]
+    pub fn is_before(&self, at: Option<Nanos>) -> bool {
+        at.is_some_and(|at| self.at <= at)
+    }
+
     /// True when what comes at `now` comes sooner after this than `span`.
     fn is_within(&self, now: Nanos, span: Option<Nanos>) -> bool {
         span.is_some_and(|span| now.since(self.at) < span)
@@ -70,6 +76,13 @@ impl Overdue {
         if self.latest.is_none_or(|latest| latest.at <= sent.at) {
             self.latest = Some(*sent);
         }
+    }
+
+    /// The timeout of one more has passed, and nothing says that it is lost: it is asked for, and
+    /// the window stays.
+    pub fn add_probe(&mut self, sent: &Sent) {
+        self.count += 1;
+        self.latest = Some(*sent);
     }
 
     /// One more is lost, and known to be before its timeout: what left later was answered.
@@ -136,6 +149,29 @@ impl Path {
         now.saturating_add(self.rtt.timeout(sent.doublings))
     }
 
+    /// How long what was sent may go unanswered when the last answer came at `answered_at`: the
+    /// timer begins anew with each (RFC 6298, 5.3).
+    #[must_use]
+    pub fn quiet_until(&self, sent: &Sent, answered_at: Nanos) -> Nanos {
+        let doublings = sent.doublings.max(self.rtt.doublings());
+        sent.at.max(answered_at).saturating_add(self.rtt.timeout(doublings))
+    }
+
+    /// How much later than what left after it an answer may come (RFC 8985, 7.2: a quarter of the
+    /// round trip).
+    #[must_use]
+    pub fn reordering(&self) -> Nanos {
+        Nanos(self.rtt.round_trip().0 / 4)
+    }
+
+    /// What is answered may have waited for others, so its time is no sample; but a short one shows
+    /// that the timeout is long enough.
+    pub fn on_awaited_answer(&mut self, now: Nanos, sent: &Sent) {
+        if !sent.is_repeated() && sent.is_within(now, Some(self.rtt.timeout(0))) {
+            self.rtt.end_back_off();
+        }
+    }
+
     /// Takes what is overdue without a word. True when the window was halved.
     pub fn on_timeout(&mut self, now: Nanos, overdue: &Overdue) -> bool {
         // What was measured since it left shows that the timeout was long enough: it is lost.
@@ -188,9 +224,9 @@ impl Path {
         }
     }
 
-    /// Takes an answer to what was answered before, or was overdue and not yet repeated: it had not
-    /// been lost.
-    pub fn on_duplicate(&mut self) {
+    /// Takes an answer to what was answered before, or was taken for lost and not yet repeated: it
+    /// had not been lost.
+    pub fn on_found(&mut self) {
         self.window.on_spurious_timeout();
     }
 
@@ -302,14 +338,14 @@ mod tests {
         assert_eq!(path.window(), 1);
         path.on_answer(Nanos(400 * MS), &sent, false, false);
         assert_eq!(path.window(), 1, "which of them was answered is not known");
-        path.on_duplicate();
+        path.on_found();
         assert_eq!(path.window(), 16);
         // What came before the last answer was no part of this wait.
         path.window.on_timeout(Nanos(500 * MS), path.rtt.round_trip());
         let sent = path.send(Nanos(500 * MS));
         path.on_answer(Nanos(502 * MS), &sent, false, false);
         path.window.on_timeout(Nanos(600 * MS), path.rtt.round_trip());
-        path.on_duplicate();
+        path.on_found();
         assert_eq!(path.window(), 8);
     }
 

@@ -309,6 +309,10 @@ impl<P: Port> Port for ShmHost<P> {
         (is_ours && frame_len <= self.info.mtu + ETHERNET_LEN) || self.inner.recycles(frame_len)
     }
 
+    fn merges(&self) -> bool {
+        self.inner.merges()
+    }
+
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
         if !self.links.is_empty() {
             let kept = frames.len().min(self.spare.remaining_capacity());

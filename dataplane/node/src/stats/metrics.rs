@@ -50,6 +50,9 @@ fn write_all(out: &mut String, report: &Report) -> fmt::Result {
     if let Some(faults) = &report.faults {
         figures::write_metrics(out, "fault", &of_node(faults))?;
     }
+    if let Some(shm) = &report.shm {
+        figures::write_metrics(out, "shm", &of_node(shm))?;
+    }
     if let Some(trace) = &report.trace {
         figures::write_metrics(out, "capture", &of_node(trace))?;
     }

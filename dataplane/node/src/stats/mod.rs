@@ -9,6 +9,7 @@ pub mod metrics;
 mod push;
 mod report;
 mod server;
+mod shm;
 mod text;
 
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use weft_engine::slot::counter::Lag;
 use weft_io::bands::{BandCounts, QUEUES};
 use weft_io::fault::FaultCounts;
 use weft_io::record::RecordCounts;
+use weft_io::shm::ShmCounts;
 use weft_io::trace::TraceCounts;
 use weft_io::{Port, PortInfo, PortStats};
 use weft_lane::{LaneEngine, LanePort, LaneStats, RoleLane, SteerStats};
@@ -55,6 +57,8 @@ pub struct LaneSnapshot {
     pub bands: Option<[BandCounts; QUEUES]>,
     /// What the node's recording holds, over all lanes.
     pub record: Option<RecordCounts>,
+    /// What memory shared with workers has seen, where the lane's port has it.
+    pub shm: Option<ShmCounts>,
     /// The host side.
     pub host: HostStats,
     /// The engine's counters.
@@ -121,6 +125,7 @@ impl LaneSnapshot {
             trace: port.port().inner().trace_counts(),
             bands: port.port().inner().band_counts(),
             record: port.record_counts(),
+            shm: None,
             host: host.stats(),
             engine: Stats::default(),
             jobs: Vec::new(),

@@ -17,6 +17,7 @@ use weft_lane::{LaneStats, SteerStats};
 use weft_wire::Rank;
 
 use super::figures::{Figures, table};
+use super::shm::SHM;
 use super::{
     BandReport, LaneSnapshot, LeaseSnapshot, MemberSnapshot, PushReport, ReplicaReport,
     ServerReport, bands, push, server,
@@ -53,6 +54,9 @@ pub struct Report {
     /// The recording; absent without `[record]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<Figures>,
+    /// Memory shared with workers of this host; absent without `port.shm`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shm: Option<Figures>,
     /// The host side of the port.
     pub host: Figures,
     /// The lanes.
@@ -186,6 +190,10 @@ impl Report {
                 Figures::sum(FAULTS, lanes.iter().filter_map(|lane| lane.faults.as_ref()).flatten())
             }),
             // One lane has the port that is captured.
+            shm: lanes
+                .iter()
+                .any(|lane| lane.shm.is_some())
+                .then(|| Figures::sum(SHM, lanes.iter().filter_map(|lane| lane.shm.as_ref()))),
             trace: lanes
                 .iter()
                 .any(|lane| lane.trace.is_some())

@@ -57,6 +57,7 @@ fn write_port(out: &mut String, report: &Report) -> std::fmt::Result {
         ("faults", report.faults.as_ref()),
         ("capture", report.trace.as_ref()),
         ("recording", report.recording.as_ref()),
+        ("shared memory", report.shm.as_ref()),
         ("host side", host),
     ];
     for (title, figures) in parts.into_iter().filter_map(|(title, part)| Some((title, part?))) {

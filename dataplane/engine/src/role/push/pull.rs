@@ -166,20 +166,20 @@ impl Puller {
         stats: &mut PusherStats,
     ) -> Result<bool, DropReason> {
         if self.phase != Phase::Fetching {
-            self.path.on_duplicate();
+            self.path.on_found();
             return Err(DropReason::Unsolicited);
         }
         self.is_silent = false;
         let is_limited = self.flight.out() >= self.path.window();
         let was_overdue = self.flight.is_overdue(chunk);
         let Some(sent) = self.flight.acknowledge(chunk) else {
-            self.path.on_duplicate();
+            self.path.on_found();
             return Err(DropReason::Duplicate);
         };
         let halved = self.path.on_answer(now, &sent, is_limited, is_marked);
         if was_overdue && !sent.is_repeated() {
             // It was not lost but late, and so is what was asked for with it.
-            self.path.on_duplicate();
+            self.path.on_found();
             self.flight.renew(now, &self.path);
         }
         stats.congestion_marks += u64::from(is_marked);

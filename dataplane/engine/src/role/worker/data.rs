@@ -177,14 +177,23 @@ impl Lane {
     ) -> Result<LaneEvent, Refusal> {
         let Inbound { now, ctx, header, udp } = inbound;
         let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
-        match steps.take_answer(step, header.exponent, header.flags, sum) {
-            Answer::New { sent, in_flight } => {
+        match steps.take_answer(step, now, header.exponent, header.flags, sum) {
+            Answer::New { sent, is_awaited, was_lost, in_flight } => {
+                if was_lost {
+                    self.path.on_found();
+                }
                 stats.answers += 1;
                 let is_marked = udp.congestion || header.flags.contains(Flags::CONGESTION);
                 stats.congestion_marks += u64::from(is_marked);
                 let is_limited = in_flight >= self.path.window();
                 let halved = match sent {
-                    Some(sent) => self.path.on_answer(now, &sent, is_limited, is_marked),
+                    Some(sent) if !is_awaited => {
+                        self.path.on_answer(now, &sent, is_limited, is_marked)
+                    }
+                    Some(sent) => {
+                        self.path.on_awaited_answer(now, &sent);
+                        self.path.on_late_answer(now, is_limited, is_marked)
+                    }
                     None => self.path.on_late_answer(now, is_limited, is_marked),
                 };
                 stats.window_reductions += u64::from(halved);
@@ -226,7 +235,7 @@ impl Lane {
                     self.missing = Some(awaited.unwrap_or(mask).without(header.members));
                     self.missing_at = Some(step);
                 }
-                match steps.take_have(step, named) {
+                match steps.take_have(step, now, named) {
                     Have::Known(sent) => {
                         self.path.on_have(now, &sent);
                         stats.smoothed_rtt = self.path.rtt().smoothed().unwrap_or_default();
@@ -240,7 +249,7 @@ impl Lane {
             }
             Outcome::Stale => {
                 stats.stale += 1;
-                steps.take_stale(step);
+                steps.take_stale(step, now);
             }
             // WAIT: the timers ask again.
             _ => {}

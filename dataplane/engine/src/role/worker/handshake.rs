@@ -191,7 +191,7 @@ impl Lane {
             steps.resume(wanted);
             return LaneEvent::Resynced;
         }
-        self.steps = Some(Steps::new(lease.window, lease.chunk_len()));
+        self.steps = Some(Steps::new(lease.window, lease.chunk_len(), ctx.config.batch));
         let window = CongestionWindow::new(ctx.config.cwnd_initial, u32::from(lease.window));
         self.path.set_window(window);
         LaneEvent::Opened(lease)

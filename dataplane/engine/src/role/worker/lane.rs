@@ -154,7 +154,10 @@ impl Lane {
             self.quiet_since = now;
             self.session.ask(now);
         }
-        let Some(overdue) = self.steps.as_mut().and_then(|steps| steps.expire(now)) else { return };
+        let Some(overdue) = self.steps.as_mut().and_then(|steps| steps.expire(now, &self.path))
+        else {
+            return;
+        };
         let span = self.path.rtt().rto();
         stats.window_reductions += u64::from(self.path.on_timeout(now, &overdue));
         if self.silence.take_timeout(now, span) {
@@ -170,7 +173,7 @@ impl Lane {
     /// The next time at which this lane has something to do.
     pub(super) fn next_deadline(&self, config: &WorkerConfig) -> Nanos {
         let steps = match &self.steps {
-            Some(steps) if self.is_open() => steps.next_deadline(),
+            Some(steps) if self.is_open() => steps.next_deadline(&self.path),
             _ => Nanos::MAX,
         };
         steps.min(self.session.timeout()).min(self.keepalive_at(config))

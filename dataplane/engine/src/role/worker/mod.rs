@@ -23,6 +23,7 @@ mod data;
 mod event;
 mod handshake;
 mod lane;
+mod order;
 mod poll;
 mod receive;
 mod slot;

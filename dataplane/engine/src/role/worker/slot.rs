@@ -17,6 +17,8 @@ pub(super) struct Slot {
     pub(super) state: State,
     /// In `due`.
     pub(super) queued: bool,
+    /// The step that was put into `ready` last and is there yet.
+    pub(super) listed: Option<u32>,
     /// A contribution to `next` was sent in this session, so a sum of all can exist.
     pub(super) contributed: bool,
     pub(super) exponent: i8,
@@ -32,6 +34,7 @@ impl Slot {
             next: step,
             state: State::Idle,
             queued: false,
+            listed: None,
             contributed: false,
             exponent: 0,
             sum_exponent: 0,
@@ -43,7 +46,7 @@ impl Slot {
     pub(super) fn current(&self, window: u32) -> u32 {
         match self.state {
             State::HandOver | State::HandedOver => self.next - window,
-            State::Idle | State::Contributed | State::Known => self.next,
+            State::Idle | State::Contributed | State::Lost | State::Known => self.next,
         }
     }
 }
@@ -54,6 +57,9 @@ pub(super) enum State {
     Idle,
     /// Our contribution is under way; the box has said nothing of it.
     Contributed,
+    /// Our contribution, or its sum, or another member's contribution is lost: ours waits in
+    /// `ready`.
+    Lost,
     /// The box has our contribution and waits for others.
     Known,
     /// The kept sum is wanted and waits in `ready`.
@@ -68,9 +74,10 @@ impl State {
         matches!(self, Self::Contributed | Self::HandedOver)
     }
 
-    /// Waiting for the box's word.
-    pub(super) fn under_way(self) -> bool {
-        matches!(self, Self::Contributed | Self::Known | Self::HandedOver)
+    /// Waiting for the box's word, with a time of its own to ask again. A contribution has none:
+    /// it is lost when what left later is answered.
+    pub(super) fn has_deadline(self) -> bool {
+        matches!(self, Self::Known | Self::HandedOver)
     }
 }
 
@@ -94,9 +101,12 @@ pub(super) enum Send {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Answer {
     /// A sum that was missing; with what was in flight until then, and what it answers, unless a
-    /// HAVE has spoken of that: then the time since is another's delay.
+    /// HAVE has spoken of that. `is_awaited`: one has come since that left, so that the time since
+    /// may be another's delay. `was_lost`: it was taken for lost, and waited for its repeat.
     New {
         sent: Option<Sent>,
+        is_awaited: bool,
+        was_lost: bool,
         in_flight: u32,
     },
     /// A sum that this member handed over.
@@ -111,7 +121,7 @@ pub(super) enum Answer {
 pub(super) enum Have {
     /// The contribution is there, and this is news.
     Known(Sent),
-    /// The contribution is lost; it goes again now.
+    /// The contribution is lost; it goes again.
     Lost,
     Ignored,
 }

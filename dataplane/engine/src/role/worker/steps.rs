@@ -4,11 +4,15 @@
 //! only when the sum of `k - window` is held. Each slot keeps the last sum that it got until the
 //! next one arrives: whoever may still lack a sum lacks that one.
 //!
-//! Steps that may go out for the first time wait in a heap, lowest first; those whose deadline has
-//! passed, or whose contribution is known to be lost, wait in `due` and go before them. A frame
-//! costs O(log window); only a passed deadline costs a scan of the slots. All memory is taken
-//! when the lane opens: an entry of `due` or `ready` that events have overtaken is left in
-//! place and skipped later, and there is at most one such per slot.
+//! Steps that may go out for the first time, or again because their contribution is lost, wait in a
+//! heap, lowest first, and for the window. [`super::order`] says what is lost. Where nothing says
+//! so, only the lowest missing step goes again, when a timeout has passed since the last answer,
+//! later each time: who is late is not asked for a window of repeats. It, and questions whose
+//! deadline has passed, wait in `due` and go before the others, whatever the window.
+//!
+//! A frame costs O(log window); only a passed deadline of a question costs a scan of the slots. All
+//! memory is taken when the lane opens: an entry of `due` or `ready` that events have overtaken is
+//! left in place and skipped later, and there is at most one such per slot.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec;
@@ -18,6 +22,7 @@ use core::cmp::Reverse;
 use weft_wire::Nanos;
 use weft_wire::header::Flags;
 
+use super::order::Order;
 use super::slot::{Action, Answer, Have, Held, Send, Slot, State};
 use crate::send::path::{Overdue, Path};
 
@@ -26,13 +31,23 @@ use crate::send::path::{Overdue, Path};
 pub(super) struct Steps {
     window: u32,
     sum_len: usize,
+    /// Steps that rather go together.
+    batch: u32,
+    /// A batch has begun, and goes on while there is something that may go.
+    is_batch_open: bool,
     slots: Vec<Slot>,
     /// The sums held, one per slot, as they came.
     sums: Vec<u8>,
     ready: BinaryHeap<Reverse<u32>>,
     due: VecDeque<u32>,
-    /// No step under way has a deadline before this.
+    /// The contributions in flight, and which of them are lost.
+    order: Order,
+    /// No question or hand-over has a deadline before this.
     next_deadline: Nanos,
+    /// When the last new sum came.
+    answered_at: Nanos,
+    /// What was sent until then may have waited for other members: the box has said so of a step.
+    awaited_at: Option<Nanos>,
     /// Steps that the box has not said to have.
     in_flight: u32,
     /// Steps that the box has said to have.
@@ -45,18 +60,24 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Slots for a lease of `window` steps, a power of two, and sums of `sum_len` bytes.
-    pub(super) fn new(window: u16, sum_len: usize) -> Self {
+    /// Steps rather go `batch` at a time.
+    pub(super) fn new(window: u16, sum_len: usize, batch: u32) -> Self {
         let slot_count = usize::from(window);
         let window = u32::from(window);
         assert!(window.is_power_of_two(), "the window was checked with the lease");
         Self {
             window,
             sum_len,
+            batch,
+            is_batch_open: false,
             slots: (0..window).map(Slot::new).collect(),
             sums: vec![0; slot_count * sum_len],
             ready: BinaryHeap::with_capacity(2 * slot_count),
             due: VecDeque::with_capacity(2 * slot_count),
+            order: Order::new(slot_count),
             next_deadline: Nanos::MAX,
+            answered_at: Nanos(0),
+            awaited_at: None,
             in_flight: 0,
             known: 0,
             low: 0,
@@ -81,8 +102,16 @@ impl Steps {
     }
 
     /// No deadline passes before this.
-    pub(super) fn next_deadline(&self) -> Nanos {
-        self.next_deadline
+    pub(super) fn next_deadline(&self, path: &Path) -> Nanos {
+        let lost_at = self.order.lost_at(path.reordering());
+        self.next_deadline.min(lost_at).min(self.quiet_until(path))
+    }
+
+    /// Until when the lowest missing step may stay unanswered.
+    fn quiet_until(&self, path: &Path) -> Nanos {
+        let slot = self.slot(self.low);
+        let waits = slot.state == State::Contributed && slot.next == self.low && !slot.queued;
+        if waits { path.quiet_until(&slot.sent, self.answered_at) } else { Nanos::MAX }
     }
 
     /// What to send now with a congestion window of `size`. The lowest missing step goes whatever
@@ -102,62 +131,110 @@ impl Steps {
             self.due.pop_front();
         }
         while let Some(&Reverse(step)) = self.ready.peek() {
-            if self.in_flight >= size && step != self.low {
-                return None;
-            }
             let slot = self.slot(step);
+            let room = if slot.state == State::Lost { size.max(REPEATS_MIN) } else { size };
+            if self.in_flight >= room && step != self.low {
+                break;
+            }
             let send = match slot.state {
-                State::Idle => Send::Contribution,
+                State::Idle | State::Lost => Send::Contribution,
                 State::HandOver => Send::HandOver,
                 _ => Send::Status,
             };
             if send != Send::Status && slot.current(self.window) == step {
+                let repeat = slot.state == State::Lost;
                 let near = step < self.low + RUN_AHEAD_WINDOWS * self.window;
-                return near.then_some(Action { step, send, repeat: false });
+                if !near || (!repeat && step != self.low && self.waits_for_batch(size)) {
+                    break;
+                }
+                self.is_batch_open = true;
+                return Some(Action { step, send, repeat });
             }
-            self.ready.pop();
+            self.pop_ready();
         }
+        self.is_batch_open = false;
         None
+    }
+
+    /// True while fewer steps may go than rather go together, and more will: answers to what is in
+    /// flight let others go. The lowest missing step and repeats never wait, so what is in flight
+    /// is answered.
+    fn waits_for_batch(&self, size: u32) -> bool {
+        let batch = self.batch.min(size / 4);
+        if self.is_batch_open || batch <= 1 || self.in_flight == 0 {
+            return false;
+        }
+        let listed = u32::try_from(self.ready.len()).unwrap_or(u32::MAX);
+        let sendable = listed.min(size.saturating_sub(self.in_flight));
+        let to_come = self.end.saturating_sub(self.window).saturating_sub(self.low);
+        sendable < batch && to_come >= batch - sendable
     }
 
     /// Takes note that the action of the last [`Steps::peek`] was carried out.
     pub(super) fn sent(&mut self, action: Action, now: Nanos, path: &Path, exponent: i8) {
-        if action.repeat {
+        let index = self.index(action.step);
+        if self.slots[index].queued {
             self.due.pop_front();
         } else {
-            self.ready.pop();
-            self.in_flight += 1;
+            self.pop_ready();
         }
-        let slot = self.slot_mut(action.step);
+        let slot = &mut self.slots[index];
+        slot.queued = false;
+        let was_in_flight = slot.state.in_flight();
         if action.repeat {
-            slot.queued = false;
             path.repeat(now, &mut slot.sent);
         } else {
             slot.sent = path.send(now);
         }
+        slot.deadline = path.deadline(&slot.sent);
+        let deadline = slot.deadline;
         match action.send {
             Send::Contribution => {
                 slot.state = State::Contributed;
                 slot.contributed = true;
                 slot.exponent = exponent;
+                self.order.push(index, now);
             }
-            Send::Status => {}
+            Send::Status => self.order.number(index),
             Send::HandOver => slot.state = State::HandedOver,
         }
-        slot.deadline = path.deadline(&slot.sent);
-        self.next_deadline = self.next_deadline.min(self.slot(action.step).deadline);
+        if self.slots[index].state.has_deadline() {
+            self.next_deadline = self.next_deadline.min(deadline);
+        }
+        self.in_flight += u32::from(self.slots[index].state.in_flight() && !was_in_flight);
     }
 
-    /// Queues what is overdue. `None` when no deadline has passed; else the contributions among it
-    /// of which the box has said nothing.
-    pub(super) fn expire(&mut self, now: Nanos) -> Option<Overdue> {
-        if now < self.next_deadline {
-            return None;
-        }
+    /// Queues what is overdue or lost. `None` when no deadline has passed; else the contributions
+    /// among it of which the box has said nothing.
+    pub(super) fn expire(&mut self, now: Nanos, path: &Path) -> Option<Overdue> {
         let mut overdue: Option<Overdue> = None;
+        if now >= self.next_deadline {
+            self.ask(now);
+            overdue = Some(Overdue::default());
+        }
+        if now >= self.quiet_until(path) {
+            self.order.confirm();
+        }
+        while let Some(index) = self.order.take_lost(now, path.reordering()) {
+            overdue.get_or_insert_default().add_lost(&self.slots[index].sent);
+            self.in_flight -= 1;
+            self.list_lost(index);
+        }
+        if now >= self.quiet_until(path) {
+            let low = self.low;
+            let slot = self.slot_mut(low);
+            slot.queued = true;
+            overdue.get_or_insert_default().add_probe(&slot.sent);
+            self.due.push_back(low);
+        }
+        overdue
+    }
+
+    /// Queues the questions and hand-overs whose deadline has passed.
+    fn ask(&mut self, now: Nanos) {
         self.next_deadline = Nanos::MAX;
         for slot in &mut self.slots {
-            if !slot.state.under_way() || slot.queued {
+            if !slot.state.has_deadline() || slot.queued {
                 continue;
             }
             if slot.deadline > now {
@@ -166,23 +243,39 @@ impl Steps {
             }
             slot.queued = true;
             self.due.push_back(slot.current(self.window));
-            let overdue = overdue.get_or_insert_default();
-            if slot.state == State::Contributed {
-                overdue.add(&slot.sent);
+        }
+    }
+
+    /// The contribution of this slot is lost and waits for its repeat; one that waits in `due` goes
+    /// from there.
+    fn list_lost(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        slot.state = State::Lost;
+        let step = slot.next;
+        if !slot.queued && slot.listed.replace(step) != Some(step) {
+            self.ready.push(Reverse(step));
+        }
+    }
+
+    fn pop_ready(&mut self) {
+        if let Some(Reverse(step)) = self.ready.pop() {
+            let slot = self.slot_mut(step);
+            if slot.listed == Some(step) {
+                slot.listed = None;
             }
         }
-        overdue
     }
 
     /// Takes a sum of all members.
     pub(super) fn take_answer(
         &mut self,
         step: u32,
+        now: Nanos,
         exponent: i8,
         flags: Flags,
         sum: &[u8],
     ) -> Answer {
-        let (window, in_flight) = (self.window, self.in_flight);
+        let (window, in_flight, awaited_at) = (self.window, self.in_flight, self.awaited_at);
         let slot = self.slot_mut(step);
         if step != slot.next {
             let handing_over = matches!(slot.state, State::HandOver | State::HandedOver);
@@ -195,42 +288,48 @@ impl Steps {
         if !slot.contributed {
             return Answer::Unexpected;
         }
-        let sent = (slot.state == State::Contributed).then_some(slot.sent);
+        let was_lost = slot.state == State::Lost;
+        let is_timed = slot.state == State::Contributed || was_lost;
+        let sent = is_timed.then_some(slot.sent);
+        let is_awaited = slot.sent.is_before(awaited_at);
+        let is_repeated = slot.sent.is_repeated();
         slot.next += window;
         slot.contributed = false;
         slot.sum_exponent = exponent;
         slot.sum_flags = flags.only(Flags::CLAMPED);
-        let start = self.index(step) * self.sum_len;
+        let index = self.index(step);
+        let start = index * self.sum_len;
         self.sums[start..start + self.sum_len].copy_from_slice(sum);
+        self.order.answer(index, now, is_repeated);
+        self.answered_at = now;
         self.release(step);
         while self.slot(self.low).next > self.low {
             self.low += 1;
         }
-        Answer::New { sent, in_flight }
+        Answer::New { sent, is_awaited, was_lost, in_flight }
     }
 
     /// Takes the box's word that it collects this step; `named` says that we are in already.
-    pub(super) fn take_have(&mut self, step: u32, named: bool) -> Have {
-        let slot = self.slot_mut(step);
+    pub(super) fn take_have(&mut self, step: u32, now: Nanos, named: bool) -> Have {
+        let index = self.index(step);
+        let slot = &mut self.slots[index];
         if step != slot.next {
             return Have::Ignored;
         }
         match (slot.state, named) {
-            (State::Contributed, true) => {
+            (State::Contributed | State::Lost, true) => {
+                self.in_flight -= u32::from(slot.state.in_flight());
                 slot.state = State::Known;
-                self.in_flight -= 1;
                 self.known += 1;
+                self.awaited_at = Some(now);
+                self.next_deadline = self.next_deadline.min(slot.deadline);
+                self.order.remove(index);
                 Have::Known(self.slot(step).sent)
             }
-            // Only a STATUS is answered so; a repeat of this word finds `Contributed`.
+            // Only a STATUS is answered so; a repeat of this word finds `Lost`.
             (State::Known, false) => {
-                slot.state = State::Contributed;
-                let queued = core::mem::replace(&mut slot.queued, true);
-                self.in_flight += 1;
                 self.known -= 1;
-                if !queued {
-                    self.due.push_back(step);
-                }
+                self.list_lost(index);
                 Have::Lost
             }
             _ => Have::Ignored,
@@ -239,14 +338,15 @@ impl Steps {
 
     /// Takes the box's word that this step cannot be claimed. A contribution is tried again when
     /// its time comes; a sum handed over is no longer wanted.
-    pub(super) fn take_stale(&mut self, step: u32) {
-        let window = self.window;
-        let slot = self.slot_mut(step);
+    pub(super) fn take_stale(&mut self, step: u32, now: Nanos) {
+        let (window, index) = (self.window, self.index(step));
+        let slot = &mut self.slots[index];
         match slot.state {
             State::Known if step == slot.next => {
                 slot.state = State::Contributed;
                 self.in_flight += 1;
                 self.known -= 1;
+                self.order.push(index, now);
             }
             State::HandedOver if step == slot.current(window) => self.release(step),
             _ => {}
@@ -258,6 +358,7 @@ impl Steps {
     pub(super) fn resume(&mut self, wanted: impl Iterator<Item = u32>) {
         (self.in_flight, self.known) = (0, 0);
         self.due.clear();
+        self.order.clear();
         self.next_deadline = Nanos::MAX;
         for slot in &mut self.slots {
             slot.state = State::Idle;
@@ -310,6 +411,12 @@ impl Steps {
         self.slot(step).next > step
     }
 
+    /// Steps that the box has not said to have.
+    #[cfg(test)]
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
     /// Entries that both queues can hold without more memory, if it is the same for both.
     #[cfg(test)]
     pub(super) fn queue_capacity(&self) -> Option<usize> {
@@ -318,27 +425,30 @@ impl Steps {
 
     /// Ends what is under way in the slot of this step and lets the slot go on.
     fn release(&mut self, step: u32) {
-        let end = self.end;
-        let slot = self.slot_mut(step);
+        let (end, index) = (self.end, self.index(step));
+        self.order.remove(index);
+        let slot = &mut self.slots[index];
         let (in_flight, known) = (slot.state.in_flight(), slot.state == State::Known);
         slot.state = State::Idle;
         slot.queued = false;
         let next = slot.next;
-        self.in_flight -= u32::from(in_flight);
-        self.known -= u32::from(known);
         if next < end {
+            slot.listed = Some(next);
             self.ready.push(Reverse(next));
         }
+        self.in_flight -= u32::from(in_flight);
+        self.known -= u32::from(known);
     }
 
     fn refill_ready(&mut self) {
         self.ready.clear();
-        for slot in &self.slots {
-            match slot.state {
-                State::Idle if slot.next < self.end => self.ready.push(Reverse(slot.next)),
-                State::HandOver => self.ready.push(Reverse(slot.current(self.window))),
-                _ => {}
-            }
+        for slot in &mut self.slots {
+            slot.listed = match slot.state {
+                State::Idle | State::Lost if slot.next < self.end => Some(slot.next),
+                State::HandOver => Some(slot.current(self.window)),
+                _ => None,
+            };
+            self.ready.extend(slot.listed.map(Reverse));
         }
     }
 
@@ -355,6 +465,10 @@ impl Steps {
         &mut self.slots[index]
     }
 }
+
+/// Repeats of what is lost that may be in flight whatever the window: a path that loses much would
+/// have a window of one, and then a step a round trip.
+const REPEATS_MIN: u32 = 4;
 
 /// How far a member runs ahead of its lowest missing step, in windows: what the bitmap of a JOIN
 /// can tell (SPEC "Resync").

@@ -1,0 +1,229 @@
+//! In which order a lane's contributions left, and which of them are lost (SPEC "Member").
+//!
+//! Frames of a lane keep their order on the way, and the box answers in the order in which steps
+//! become complete. So a contribution is lost, or another member's is, when one that left after
+//! it was answered and its own answer has had as long, and a reordering window more (RACK, RFC
+//! 8985, with numbers instead of time stamps: a burst leaves at one time). Nothing is lost for
+//! being late: a box or a member that waits for its core answers none of what left later either.
+//!
+//! The answer to a repeat may answer what went before. It counts as one to the repeat only when
+//! nothing has followed it for a timeout ([`Order::confirm`]): answers to the originals would.
+//!
+//! Invariants: the list holds the slots whose contribution is in flight, oldest first; its numbers
+//! rise. O(1) per call, no memory after [`Order::new`].
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_wire::Nanos;
+
+/// The contributions of a lane that are in flight, by slot.
+#[derive(Debug)]
+pub(super) struct Order {
+    links: Vec<Link>,
+    head: u16,
+    tail: u16,
+    /// Number of what leaves next.
+    next: u64,
+    /// What left below this number has had its time `answered_span` after it left.
+    answered: u64,
+    /// How long the answer took to what left last of what was answered.
+    answered_span: Nanos,
+    /// The same as `answered` if the last answers to repeats were answers to repeats.
+    doubtful: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    before: u16,
+    after: u16,
+    is_in: bool,
+    number: u64,
+    at: Nanos,
+}
+
+impl Order {
+    /// For so many slots, at most `u16::MAX`.
+    pub(super) fn new(slot_count: usize) -> Self {
+        let link = Link { before: NONE, after: NONE, is_in: false, number: 0, at: Nanos(0) };
+        Self {
+            links: vec![link; slot_count],
+            head: NONE,
+            tail: NONE,
+            next: 1,
+            answered: 0,
+            answered_span: Nanos(0),
+            doubtful: 0,
+        }
+    }
+
+    /// Forgets what is in flight.
+    pub(super) fn clear(&mut self) {
+        (self.head, self.tail) = (NONE, NONE);
+        self.links.iter_mut().for_each(|link| link.is_in = false);
+        (self.answered, self.doubtful) = (0, 0);
+    }
+
+    /// The contribution of this slot leaves, be it again.
+    pub(super) fn push(&mut self, slot: usize, now: Nanos) {
+        self.remove(slot);
+        self.number(slot);
+        let (index, tail) = (self.index(slot), self.tail);
+        let link = &mut self.links[slot];
+        (link.before, link.after, link.is_in, link.at) = (tail, NONE, true, now);
+        match self.links.get_mut(usize::from(tail)) {
+            Some(last) => last.after = index,
+            None => self.head = index,
+        }
+        self.tail = index;
+    }
+
+    /// Something of this slot leaves that is no contribution.
+    pub(super) fn number(&mut self, slot: usize) {
+        self.links[slot].number = self.next;
+        self.next += 1;
+    }
+
+    /// The contribution of this slot is in flight no longer.
+    pub(super) fn remove(&mut self, slot: usize) {
+        let Link { before, after, is_in, .. } = self.links[slot];
+        if !is_in {
+            return;
+        }
+        self.links[slot].is_in = false;
+        match self.links.get_mut(usize::from(before)) {
+            Some(link) => link.after = after,
+            None => self.head = after,
+        }
+        match self.links.get_mut(usize::from(after)) {
+            Some(link) => link.before = before,
+            None => self.tail = before,
+        }
+    }
+
+    /// What left last of this slot was answered, or what went before it if `is_repeated`.
+    pub(super) fn answer(&mut self, slot: usize, now: Nanos, is_repeated: bool) {
+        let Link { number, at, .. } = self.links[slot];
+        if is_repeated {
+            self.doubtful = self.doubtful.max(number);
+        } else if number > self.answered {
+            self.answered = number;
+            self.answered_span = now.since(at);
+        }
+    }
+
+    /// The answers to repeats were answers to the repeats.
+    pub(super) fn confirm(&mut self) {
+        if self.doubtful > self.answered {
+            self.answered = self.doubtful;
+            self.answered_span = Nanos(0);
+        }
+    }
+
+    /// When the next contribution is lost if nothing comes; [`Nanos::MAX`]: nothing points to it.
+    pub(super) fn lost_at(&self, reordering: Nanos) -> Nanos {
+        match self.oldest().filter(|link| link.number < self.answered) {
+            Some(link) => link.at.saturating_add(self.answered_span).saturating_add(reordering),
+            None => Nanos::MAX,
+        }
+    }
+
+    /// Takes the next slot from the list whose contribution is lost by now.
+    pub(super) fn take_lost(&mut self, now: Nanos, reordering: Nanos) -> Option<usize> {
+        if self.lost_at(reordering) > now {
+            return None;
+        }
+        let slot = usize::from(self.head);
+        self.remove(slot);
+        Some(slot)
+    }
+
+    fn oldest(&self) -> Option<&Link> {
+        self.links.get(usize::from(self.head))
+    }
+
+    fn index(&self, slot: usize) -> u16 {
+        debug_assert!(slot < self.links.len());
+        u16::try_from(slot).unwrap_or(NONE)
+    }
+}
+
+/// No slot.
+const NONE: u16 = u16::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REORDERING: Nanos = Nanos(2);
+
+    fn lost(order: &mut Order, now: u64) -> Vec<usize> {
+        core::iter::from_fn(|| order.take_lost(Nanos(now), REORDERING)).collect()
+    }
+
+    fn order(slots: usize) -> Order {
+        let mut order = Order::new(slots);
+        (0..slots).for_each(|slot| order.push(slot, Nanos(10)));
+        order
+    }
+
+    fn answer(order: &mut Order, slot: usize, now: u64, is_repeated: bool) {
+        order.answer(slot, Nanos(now), is_repeated);
+        order.remove(slot);
+    }
+
+    #[test]
+    fn only_what_left_before_something_answered_is_lost_and_after_its_time() {
+        let mut order = order(4);
+        assert_eq!(order.lost_at(REORDERING), Nanos::MAX, "nothing is lost for being late");
+        answer(&mut order, 2, 15, false);
+        assert_eq!(order.lost_at(REORDERING), Nanos(17));
+        assert_eq!(lost(&mut order, 16), []);
+        assert_eq!(lost(&mut order, 17), [0, 1]);
+        assert_eq!(lost(&mut order, 1_000), [], "slot 3 left later");
+        order.push(0, Nanos(17));
+        answer(&mut order, 3, 18, false);
+        assert_eq!(lost(&mut order, 1_000), [], "the repeat left last");
+    }
+
+    #[test]
+    fn what_was_answered_meanwhile_is_not_lost() {
+        let mut order = order(3);
+        answer(&mut order, 2, 15, false);
+        answer(&mut order, 1, 16, false);
+        assert_eq!(lost(&mut order, 20), [0]);
+    }
+
+    #[test]
+    fn the_answer_to_a_repeat_says_nothing_until_it_is_confirmed() {
+        let mut order = order(3);
+        order.push(0, Nanos(30));
+        order.push(2, Nanos(31));
+        answer(&mut order, 0, 35, true);
+        assert_eq!(lost(&mut order, 1_000), []);
+        order.confirm();
+        assert_eq!(lost(&mut order, 35), [1], "slot 2 left after the repeat");
+    }
+
+    #[test]
+    fn a_question_of_a_slot_counts_as_its_repeat() {
+        let mut order = order(2);
+        order.remove(0);
+        order.number(0);
+        answer(&mut order, 0, 40, true);
+        order.confirm();
+        assert_eq!(lost(&mut order, 40), [1]);
+    }
+
+    #[test]
+    fn a_new_epoch_begins_with_nothing() {
+        let mut order = order(3);
+        answer(&mut order, 2, 15, false);
+        order.clear();
+        assert_eq!(lost(&mut order, 1_000), []);
+        order.push(1, Nanos(50));
+        order.push(0, Nanos(50));
+        answer(&mut order, 0, 60, false);
+        assert_eq!(lost(&mut order, 1_000), [1]);
+    }
+}
