@@ -29,7 +29,7 @@ impl Group {
         let now = io.now();
         let mac = io.port.info().mac;
         // A message costs about as much whether it carries one frame or a burst of them.
-        let batch = if io.port.merges() { BURST_MAX as u32 } else { 1 };
+        let batch = if io.port.merges() { BATCH } else { 1 };
         let worker = |row, operation, seed| {
             let mut worker = config.worker(row, operation, mac)?;
             worker.batch = batch;
@@ -147,3 +147,7 @@ pub(crate) fn add(total: &mut WorkerStats, more: &WorkerStats) {
     }
     total.smoothed_rtt = more.smoothed_rtt;
 }
+
+/// Steps that go together where the port carries them as one message.
+const BATCH: u32 = 32;
+const _: () = assert!(BATCH as usize == BURST_MAX, "what one burst holds");

@@ -157,6 +157,13 @@ impl Path {
         sent.at.max(answered_at).saturating_add(self.rtt.timeout(doublings))
     }
 
+    /// Until when answers to what left before a repeat would have followed the repeat's, at
+    /// `answered_at`.
+    #[must_use]
+    pub fn doubted_until(&self, answered_at: Nanos) -> Nanos {
+        answered_at.saturating_add(self.rtt.timeout(0))
+    }
+
     /// How much later than what left after it an answer may come (RFC 8985, 7.2: a quarter of the
     /// round trip).
     #[must_use]

@@ -177,7 +177,14 @@ impl Lane {
     ) -> Result<LaneEvent, Refusal> {
         let Inbound { now, ctx, header, udp } = inbound;
         let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
-        match steps.take_answer(step, now, header.exponent, header.flags, sum) {
+        match steps.take_answer(
+            step,
+            now,
+            self.path.rtt().shortest(),
+            header.exponent,
+            header.flags,
+            sum,
+        ) {
             Answer::New { sent, is_awaited, was_lost, in_flight } => {
                 if was_lost {
                     self.path.on_found();

@@ -6,8 +6,10 @@
 //! 8985, with numbers instead of time stamps: a burst leaves at one time). Nothing is lost for
 //! being late: a box or a member that waits for its core answers none of what left later either.
 //!
-//! The answer to a repeat may answer what went before. It counts as one to the repeat only when
-//! nothing has followed it for a timeout ([`Order::confirm`]): answers to the originals would.
+//! The answer to a repeat may answer what went before. What was lost was in time, so sooner than
+//! any round trip it does, and later it does not. What was asked for again because nothing came at
+//! all was late, perhaps: the answer counts as one to the repeat only when nothing has followed it
+//! for a timeout ([`Order::confirm`]), for answers to the others' originals would.
 //!
 //! Invariants: the list holds the slots whose contribution is in flight, oldest first; its numbers
 //! rise. O(1) per call, no memory after [`Order::new`].
@@ -38,6 +40,8 @@ struct Link {
     before: u16,
     after: u16,
     is_in: bool,
+    /// It was asked for again for being late.
+    is_late: bool,
     number: u64,
     at: Nanos,
 }
@@ -45,7 +49,14 @@ struct Link {
 impl Order {
     /// For so many slots, at most `u16::MAX`.
     pub(super) fn new(slot_count: usize) -> Self {
-        let link = Link { before: NONE, after: NONE, is_in: false, number: 0, at: Nanos(0) };
+        let link = Link {
+            before: NONE,
+            after: NONE,
+            is_in: false,
+            is_late: false,
+            number: 0,
+            at: Nanos(0),
+        };
         Self {
             links: vec![link; slot_count],
             head: NONE,
@@ -64,10 +75,11 @@ impl Order {
         (self.answered, self.doubtful) = (0, 0);
     }
 
-    /// The contribution of this slot leaves, be it again.
-    pub(super) fn push(&mut self, slot: usize, now: Nanos) {
+    /// The contribution of this slot leaves, be it again; `is_late`: because nothing has come.
+    pub(super) fn push(&mut self, slot: usize, now: Nanos, is_late: bool) {
         self.remove(slot);
         self.number(slot);
+        self.links[slot].is_late = is_late;
         let (index, tail) = (self.index(slot), self.tail);
         let link = &mut self.links[slot];
         (link.before, link.after, link.is_in, link.at) = (tail, NONE, true, now);
@@ -81,6 +93,7 @@ impl Order {
     /// Something of this slot leaves that is no contribution.
     pub(super) fn number(&mut self, slot: usize) {
         self.links[slot].number = self.next;
+        self.links[slot].is_late = true;
         self.next += 1;
     }
 
@@ -101,15 +114,23 @@ impl Order {
         }
     }
 
-    /// What left last of this slot was answered, or what went before it if `is_repeated`.
-    pub(super) fn answer(&mut self, slot: usize, now: Nanos, is_repeated: bool) {
-        let Link { number, at, .. } = self.links[slot];
-        if is_repeated {
+    /// What left last of this slot was answered, or if `is_repeated` what went before it, where
+    /// that is as soon after it as no round trip is: as `shortest`.
+    pub(super) fn answer(&mut self, slot: usize, now: Nanos, is_repeated: bool, shortest: Nanos) {
+        let Link { number, at, is_late, .. } = self.links[slot];
+        let span = now.since(at);
+        if is_repeated && is_late {
             self.doubtful = self.doubtful.max(number);
-        } else if number > self.answered {
+        } else if number > self.answered && (!is_repeated || span >= shortest) {
             self.answered = number;
-            self.answered_span = now.since(at);
+            self.answered_span = span;
         }
+    }
+
+    /// True when something is in flight that left before a repeat that may have been answered.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        let is_before = |link: &Link| link.number < self.doubtful;
+        self.doubtful > self.answered && self.oldest().is_some_and(is_before)
     }
 
     /// The answers to repeats were answers to the repeats.
@@ -163,12 +184,12 @@ mod tests {
 
     fn order(slots: usize) -> Order {
         let mut order = Order::new(slots);
-        (0..slots).for_each(|slot| order.push(slot, Nanos(10)));
+        (0..slots).for_each(|slot| order.push(slot, Nanos(10), false));
         order
     }
 
     fn answer(order: &mut Order, slot: usize, now: u64, is_repeated: bool) {
-        order.answer(slot, Nanos(now), is_repeated);
+        order.answer(slot, Nanos(now), is_repeated, Nanos(3));
         order.remove(slot);
     }
 
@@ -181,7 +202,7 @@ mod tests {
         assert_eq!(lost(&mut order, 16), []);
         assert_eq!(lost(&mut order, 17), [0, 1]);
         assert_eq!(lost(&mut order, 1_000), [], "slot 3 left later");
-        order.push(0, Nanos(17));
+        order.push(0, Nanos(17), false);
         answer(&mut order, 3, 18, false);
         assert_eq!(lost(&mut order, 1_000), [], "the repeat left last");
     }
@@ -197,12 +218,23 @@ mod tests {
     #[test]
     fn the_answer_to_a_repeat_says_nothing_until_it_is_confirmed() {
         let mut order = order(3);
-        order.push(0, Nanos(30));
-        order.push(2, Nanos(31));
+        order.push(0, Nanos(30), true);
+        order.push(2, Nanos(31), false);
         answer(&mut order, 0, 35, true);
         assert_eq!(lost(&mut order, 1_000), []);
+        assert!(order.is_in_doubt());
         order.confirm();
         assert_eq!(lost(&mut order, 35), [1], "slot 2 left after the repeat");
+    }
+
+    #[test]
+    fn the_answer_to_a_repeat_of_what_was_lost_is_believed_when_it_comes_late_enough() {
+        for (at, found) in [(32, vec![]), (33, vec![0, 2])] {
+            let mut order = order(3);
+            order.push(1, Nanos(30), false);
+            answer(&mut order, 1, at, true);
+            assert_eq!(lost(&mut order, 1_000), found, "{at}");
+        }
     }
 
     #[test]
@@ -221,8 +253,8 @@ mod tests {
         answer(&mut order, 2, 15, false);
         order.clear();
         assert_eq!(lost(&mut order, 1_000), []);
-        order.push(1, Nanos(50));
-        order.push(0, Nanos(50));
+        order.push(1, Nanos(50), false);
+        order.push(0, Nanos(50), false);
         answer(&mut order, 0, 60, false);
         assert_eq!(lost(&mut order, 1_000), [1]);
     }

@@ -14,17 +14,19 @@
 //! memory is taken when the lane opens: an entry of `due` or `ready` that events have overtaken is
 //! left in place and skipped later, and there is at most one such per slot.
 
+mod late;
+mod words;
+
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use weft_wire::Nanos;
-use weft_wire::header::Flags;
 
 use super::order::Order;
-use super::slot::{Action, Answer, Have, Held, Send, Slot, State};
-use crate::send::path::{Overdue, Path};
+use super::slot::{Action, Held, Send, Slot, State};
+use crate::send::path::Path;
 
 /// The steps of one lane.
 #[derive(Debug)]
@@ -101,19 +103,6 @@ impl Steps {
         self.in_flight + self.known == 0 && self.ready.is_empty()
     }
 
-    /// No deadline passes before this.
-    pub(super) fn next_deadline(&self, path: &Path) -> Nanos {
-        let lost_at = self.order.lost_at(path.reordering());
-        self.next_deadline.min(lost_at).min(self.quiet_until(path))
-    }
-
-    /// Until when the lowest missing step may stay unanswered.
-    fn quiet_until(&self, path: &Path) -> Nanos {
-        let slot = self.slot(self.low);
-        let waits = slot.state == State::Contributed && slot.next == self.low && !slot.queued;
-        if waits { path.quiet_until(&slot.sent, self.answered_at) } else { Nanos::MAX }
-    }
-
     /// What to send now with a congestion window of `size`. The lowest missing step goes whatever
     /// the window: members whose windows are full of different steps would wait for each other
     /// for ever, but all of them can send the lowest step that any of them lacks.
@@ -173,7 +162,8 @@ impl Steps {
     /// Takes note that the action of the last [`Steps::peek`] was carried out.
     pub(super) fn sent(&mut self, action: Action, now: Nanos, path: &Path, exponent: i8) {
         let index = self.index(action.step);
-        if self.slots[index].queued {
+        let is_late = self.slots[index].queued;
+        if is_late {
             self.due.pop_front();
         } else {
             self.pop_ready();
@@ -193,7 +183,7 @@ impl Steps {
                 slot.state = State::Contributed;
                 slot.contributed = true;
                 slot.exponent = exponent;
-                self.order.push(index, now);
+                self.order.push(index, now, is_late);
             }
             Send::Status => self.order.number(index),
             Send::HandOver => slot.state = State::HandedOver,
@@ -202,48 +192,6 @@ impl Steps {
             self.next_deadline = self.next_deadline.min(deadline);
         }
         self.in_flight += u32::from(self.slots[index].state.in_flight() && !was_in_flight);
-    }
-
-    /// Queues what is overdue or lost. `None` when no deadline has passed; else the contributions
-    /// among it of which the box has said nothing.
-    pub(super) fn expire(&mut self, now: Nanos, path: &Path) -> Option<Overdue> {
-        let mut overdue: Option<Overdue> = None;
-        if now >= self.next_deadline {
-            self.ask(now);
-            overdue = Some(Overdue::default());
-        }
-        if now >= self.quiet_until(path) {
-            self.order.confirm();
-        }
-        while let Some(index) = self.order.take_lost(now, path.reordering()) {
-            overdue.get_or_insert_default().add_lost(&self.slots[index].sent);
-            self.in_flight -= 1;
-            self.list_lost(index);
-        }
-        if now >= self.quiet_until(path) {
-            let low = self.low;
-            let slot = self.slot_mut(low);
-            slot.queued = true;
-            overdue.get_or_insert_default().add_probe(&slot.sent);
-            self.due.push_back(low);
-        }
-        overdue
-    }
-
-    /// Queues the questions and hand-overs whose deadline has passed.
-    fn ask(&mut self, now: Nanos) {
-        self.next_deadline = Nanos::MAX;
-        for slot in &mut self.slots {
-            if !slot.state.has_deadline() || slot.queued {
-                continue;
-            }
-            if slot.deadline > now {
-                self.next_deadline = self.next_deadline.min(slot.deadline);
-                continue;
-            }
-            slot.queued = true;
-            self.due.push_back(slot.current(self.window));
-        }
     }
 
     /// The contribution of this slot is lost and waits for its repeat; one that waits in `due` goes
@@ -263,93 +211,6 @@ impl Steps {
             if slot.listed == Some(step) {
                 slot.listed = None;
             }
-        }
-    }
-
-    /// Takes a sum of all members.
-    pub(super) fn take_answer(
-        &mut self,
-        step: u32,
-        now: Nanos,
-        exponent: i8,
-        flags: Flags,
-        sum: &[u8],
-    ) -> Answer {
-        let (window, in_flight, awaited_at) = (self.window, self.in_flight, self.awaited_at);
-        let slot = self.slot_mut(step);
-        if step != slot.next {
-            let handing_over = matches!(slot.state, State::HandOver | State::HandedOver);
-            if handing_over && slot.current(window) == step {
-                self.release(step);
-                return Answer::HandedOver;
-            }
-            return if step < slot.next { Answer::Duplicate } else { Answer::Unexpected };
-        }
-        if !slot.contributed {
-            return Answer::Unexpected;
-        }
-        let was_lost = slot.state == State::Lost;
-        let is_timed = slot.state == State::Contributed || was_lost;
-        let sent = is_timed.then_some(slot.sent);
-        let is_awaited = slot.sent.is_before(awaited_at);
-        let is_repeated = slot.sent.is_repeated();
-        slot.next += window;
-        slot.contributed = false;
-        slot.sum_exponent = exponent;
-        slot.sum_flags = flags.only(Flags::CLAMPED);
-        let index = self.index(step);
-        let start = index * self.sum_len;
-        self.sums[start..start + self.sum_len].copy_from_slice(sum);
-        self.order.answer(index, now, is_repeated);
-        self.answered_at = now;
-        self.release(step);
-        while self.slot(self.low).next > self.low {
-            self.low += 1;
-        }
-        Answer::New { sent, is_awaited, was_lost, in_flight }
-    }
-
-    /// Takes the box's word that it collects this step; `named` says that we are in already.
-    pub(super) fn take_have(&mut self, step: u32, now: Nanos, named: bool) -> Have {
-        let index = self.index(step);
-        let slot = &mut self.slots[index];
-        if step != slot.next {
-            return Have::Ignored;
-        }
-        match (slot.state, named) {
-            (State::Contributed | State::Lost, true) => {
-                self.in_flight -= u32::from(slot.state.in_flight());
-                slot.state = State::Known;
-                self.known += 1;
-                self.awaited_at = Some(now);
-                self.next_deadline = self.next_deadline.min(slot.deadline);
-                self.order.remove(index);
-                Have::Known(self.slot(step).sent)
-            }
-            // Only a STATUS is answered so; a repeat of this word finds `Lost`.
-            (State::Known, false) => {
-                self.known -= 1;
-                self.list_lost(index);
-                Have::Lost
-            }
-            _ => Have::Ignored,
-        }
-    }
-
-    /// Takes the box's word that this step cannot be claimed. A contribution is tried again when
-    /// its time comes; a sum handed over is no longer wanted.
-    pub(super) fn take_stale(&mut self, step: u32, now: Nanos) {
-        let (window, index) = (self.window, self.index(step));
-        let slot = &mut self.slots[index];
-        match slot.state {
-            State::Known if step == slot.next => {
-                slot.state = State::Contributed;
-                self.in_flight += 1;
-                self.known -= 1;
-                self.order.push(index, now);
-            }
-            State::HandedOver if step == slot.current(window) => self.release(step),
-            _ => {}
         }
     }
 
