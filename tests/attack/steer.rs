@@ -116,8 +116,8 @@ fn a_box_or_a_controller_that_is_killed_in_any_step_of_a_word_costs_no_bit() {
     let all: BTreeSet<Cell> = cells.into_iter().collect();
     for _ in 0..scale() {
         let mut left = all.clone();
-        // Some steps take a millisecond, so that it may be over when the kill comes: the next one is
-        // met then, and this one is tried again.
+        // Some steps take a millisecond, so that it may be over when the kill comes: the next one
+        // is met then, and this one is tried again.
         for attempt in 0..ATTEMPTS_MAX {
             let mut next: Vec<Cell> = left.iter().copied().collect();
             let first = attempt % next.len();

@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// A worker asks for its lease; true if it is there. One that hears that there is none gives up.
+    /// A worker asks for its lease; true if it is there. One that hears there is none gives up.
     pub(super) fn has_lease(&mut self, rank: u8) -> bool {
         let AggregatorBox { is_up, row, is_settled, .. } = self.box_;
         if is_up && row.is_none() && is_settled {
