@@ -61,6 +61,10 @@ const COMMANDS: &[(&str, How)] = &[
         Elsewhere("takes minutes; live_jobs runs jobs with bands"),
     ),
     (
+        "weft compare testbed/scenarios/lights.toml --seeds 1..5",
+        Elsewhere("takes minutes; live_jobs runs jobs with bands"),
+    ),
+    (
         "weft lab exec run4711 controller -- weft top https://10.87.0.2:22342 --certs \
          /tmp/weft-certs-x",
         Elsewhere("names a run of its reader; live_jobs asks weft top"),

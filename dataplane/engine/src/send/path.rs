@@ -13,9 +13,7 @@
 //! - **Window.** The first timeout of anything halves it, and so does a mark on a new answer, at
 //!   most once a round trip. It is given back when the answer to a repeat comes sooner after the
 //!   repeat than any round trip takes, for then it answers what went before (RFC 4015 without its
-//!   time stamps); when the other end says of a first repeat that it had it already; or when
-//!   something is answered twice, or before its repeat, for then it had not been lost (RFC 3708).
-//!   So a wait behind others, such as those of better bands, costs no window.
+//!   time stamps); or when the other end says of a first repeat that it had it already.
 //!
 //! O(1) per call, no memory.
 
@@ -231,15 +229,25 @@ impl Path {
         }
     }
 
-    /// Takes an answer to what was answered before, or was taken for lost and not yet repeated: it
-    /// had not been lost.
+    /// What was taken for lost was answered before it was sent again.
     pub fn on_found(&mut self) {
         self.window.on_spurious_timeout();
     }
 
+    /// True for an answer that comes sooner after a repeat than any round trip takes: it answers
+    /// what went before.
+    #[must_use]
+    pub fn is_early(&self, now: Nanos, sent: &Sent) -> bool {
+        sent.is_repeated() && sent.is_within(now, self.rtt.shortest())
+    }
+
+    /// Takes the proof that nothing was lost since the window was of this size.
+    pub fn restore_window(&mut self, size: u32) {
+        self.window.restore(size);
+    }
+
     fn sample(&mut self, now: Nanos, rtt: Nanos) {
         self.rtt.sample(rtt);
-        self.window.end_row();
         self.sampled_at = now;
     }
 
@@ -328,32 +336,6 @@ mod tests {
             assert_eq!(path.window(), window);
             assert_eq!(timeout_ms(&path), 40);
         }
-    }
-
-    /// The other end was busy with others for long, lost nothing, and answers all of it.
-    #[test]
-    fn a_second_answer_gives_back_what_a_long_wait_took() {
-        let mut path = path(16);
-        let first = path.send(Nanos(0));
-        path.on_answer(Nanos(2 * MS), &first, false, false);
-        let mut sent = path.send(Nanos(10 * MS));
-        for at_ms in [20, 40, 80, 160, 320] {
-            let at = Nanos(at_ms * MS);
-            path.window.on_timeout(at, path.rtt.round_trip());
-            path.repeat(at, &mut sent);
-        }
-        assert_eq!(path.window(), 1);
-        path.on_answer(Nanos(400 * MS), &sent, false, false);
-        assert_eq!(path.window(), 1, "which of them was answered is not known");
-        path.on_found();
-        assert_eq!(path.window(), 16);
-        // What came before the last answer was no part of this wait.
-        path.window.on_timeout(Nanos(500 * MS), path.rtt.round_trip());
-        let sent = path.send(Nanos(500 * MS));
-        path.on_answer(Nanos(502 * MS), &sent, false, false);
-        path.window.on_timeout(Nanos(600 * MS), path.rtt.round_trip());
-        path.on_found();
-        assert_eq!(path.window(), 8);
     }
 
     #[test]

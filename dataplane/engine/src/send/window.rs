@@ -5,7 +5,7 @@
 //! every window of answers while it is the limit (one that probes: for every answer, as in TCP's
 //! slow start, until it is halved), and never exceeds the lease. Timeouts that turn out to be
 //! spurious give back what they took, as Eifel does (RFC 4015); [`super::path`] says which those
-//! are. A row of them, as while others are served first, is undone as one. Invariant: `1 <= size <= max`. O(1).
+//! are. Invariant: `1 <= size <= max`. O(1).
 
 use weft_wire::Nanos;
 
@@ -17,8 +17,6 @@ pub struct CongestionWindow {
     answers: u32,
     reduced_at: Option<Nanos>,
     before_timeout: Option<u32>,
-    /// No round trip was measured since the last timeout.
-    is_row: bool,
     is_probing: bool,
 }
 
@@ -33,7 +31,6 @@ impl CongestionWindow {
             answers: 0,
             reduced_at: None,
             before_timeout: None,
-            is_row: false,
             is_probing: false,
         }
     }
@@ -67,8 +64,7 @@ impl CongestionWindow {
     pub fn on_timeout(&mut self, now: Nanos, round_trip: Nanos) -> bool {
         // Timeouts in a row are undone as one.
         let row_ns = round_trip.0.saturating_mul(ROW_ROUND_TRIPS);
-        let is_row = self.is_row || self.reduced_at.is_some_and(|at| now.since(at).0 < row_ns);
-        self.is_row = true;
+        let is_row = self.reduced_at.is_some_and(|at| now.since(at).0 < row_ns);
         let earlier = self.before_timeout.filter(|_| is_row).unwrap_or(0);
         let before = self.size.max(earlier);
         let halved = self.halve(now, round_trip);
@@ -84,17 +80,16 @@ impl CongestionWindow {
         self.halve(now, round_trip)
     }
 
-    /// A round trip was measured: timeouts before and after do not belong together because of what
-    /// they wait for.
-    pub fn end_row(&mut self) {
-        self.is_row = false;
-    }
-
     /// The last timeout was no loss.
     pub fn on_spurious_timeout(&mut self) {
         if let Some(before) = self.before_timeout.take() {
             self.size = self.size.max(before);
         }
+    }
+
+    /// All that reduced it since it was of this size was no loss.
+    pub fn restore(&mut self, size: u32) {
+        self.size = self.size.max(size.min(self.max));
     }
 
     fn halve(&mut self, now: Nanos, round_trip: Nanos) -> bool {

@@ -1,5 +1,7 @@
 //! One model on its way here (SPEC#pull): which version, then its chunks, within a window and with
-//! repeats, for neither servers nor relays have timers for a puller.
+//! repeats, for neither servers nor relays have timers for a puller. A wait behind others, such as
+//! the models of jobs in better bands, is told from a loss: while nothing comes one chunk at a time
+//! is asked for again, and an answer that was late gives the window back.
 //!
 //! A version that is gone (STALE) makes the pull begin anew with the newest; a relay that falls
 //! silent is left for the server. Invariant: the model that is delivered is one version whole.
@@ -37,8 +39,10 @@ pub(super) struct Puller {
     /// The host that is asked for chunks.
     host: usize,
     progress_at: Nanos,
-    /// Something became overdue, and nothing has come since.
+    /// Something became overdue, and nothing has come for longer than a timeout.
     is_silent: bool,
+    /// The largest window of this pull that a timeout has reduced, and nothing has given back.
+    window_before: u32,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,6 +71,7 @@ impl Puller {
             host: SERVER,
             progress_at: Nanos(0),
             is_silent: false,
+            window_before: 0,
         }
     }
 
@@ -136,7 +141,7 @@ impl Puller {
         self.version = version;
         self.asking = Asking::NEVER;
         self.progress_at = now;
-        self.is_silent = false;
+        (self.is_silent, self.window_before) = (false, 0);
         self.phase = Phase::Fetching;
         self.flight.begin(self.chunks);
         self.end_if_whole()
@@ -166,21 +171,28 @@ impl Puller {
         stats: &mut PusherStats,
     ) -> Result<bool, DropReason> {
         if self.phase != Phase::Fetching {
-            self.path.on_found();
+            self.restore_window();
             return Err(DropReason::Unsolicited);
         }
         self.is_silent = false;
         let is_limited = self.flight.out() >= self.path.window();
         let was_overdue = self.flight.is_overdue(chunk);
         let Some(sent) = self.flight.acknowledge(chunk) else {
-            self.path.on_found();
+            self.restore_window();
             return Err(DropReason::Duplicate);
         };
+        let is_late = match sent.is_repeated() {
+            true => self.path.is_early(now, &sent),
+            false => was_overdue,
+        };
         let halved = self.path.on_answer(now, &sent, is_limited, is_marked);
-        if was_overdue && !sent.is_repeated() {
+        if is_late {
             // It was not lost but late, and so is what was asked for with it.
-            self.path.on_found();
+            self.restore_window();
             self.flight.renew(now, &self.path);
+        }
+        if halved {
+            self.window_before = 0;
         }
         stats.congestion_marks += u64::from(is_marked);
         stats.window_reductions += u64::from(halved);
@@ -188,6 +200,12 @@ impl Puller {
         kernels.store_f32(&mut self.model[start..start + self.elements], elements);
         self.progress_at = now;
         Ok(self.end_if_whole())
+    }
+
+    /// Something was answered twice, or before its repeat: it had not been lost, but waited behind
+    /// others (RFC 3708). That costs no window.
+    fn restore_window(&mut self) {
+        self.path.restore_window(core::mem::take(&mut self.window_before));
     }
 
     fn end_if_whole(&mut self) -> bool {
@@ -220,7 +238,9 @@ impl Puller {
         if overdue.count == 0 {
             return;
         }
-        self.is_silent = true;
+        // Of what is lost alone, others tell that the way is good.
+        self.is_silent = now.since(self.progress_at) >= self.path.rtt().timeout(0);
+        self.window_before = self.window_before.max(self.path.window());
         stats.window_reductions += u64::from(self.path.on_timeout(now, &overdue));
         if self.host != SERVER && now.since(self.progress_at).0 > patience_ns {
             self.host = SERVER;
