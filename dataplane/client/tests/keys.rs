@@ -93,7 +93,7 @@ fn operations_on_many_keys_give_known_values() {
 
 #[test]
 fn one_hot_key_that_everybody_wants_has_the_exact_sum() {
-    const PUSHES: u16 = 4_000;
+    const PUSHES: u16 = 2_000;
     const EVERY: u16 = 20;
     let job = Job::start(3, 1, same);
     let threads = job.sessions.iter().flat_map(|session| [session.clone(), session.clone()]);
@@ -107,6 +107,8 @@ fn one_hot_key_that_everybody_wants_has_the_exact_sum() {
                 let mut row = [0.0; 4];
                 for push in 0..PUSHES {
                     if push % EVERY == 0 {
+                        // Or the process that has the row is done before anybody gets it.
+                        thread::sleep(Duration::from_millis(1));
                         session.localize(&[0]).expect("it comes");
                     }
                     tickets.push(session.start_push(&[0], &[1.0, 0.0, 0.0, 2.0]).expect("pushed"));
@@ -128,7 +130,7 @@ fn one_hot_key_that_everybody_wants_has_the_exact_sum() {
     }
     let mut row = [0.0; 4];
     job.sessions[0].pull(&[0], &mut row).expect("pulled");
-    assert_eq!(row, [24_000.0, 0.0, 0.0, 48_000.0]);
+    assert_eq!(row, [12_000.0, 0.0, 0.0, 24_000.0]);
     let moves: u64 =
         job.sessions.iter().map(|session| session.statistics().engine.rows_taken).sum();
     assert!(moves > 20, "{moves}");

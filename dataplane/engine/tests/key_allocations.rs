@@ -19,9 +19,12 @@ const PROCESSES: u8 = 3;
 const KEYS: u64 = 24;
 const PAYLOAD_MAX: usize = 1472;
 
+/// A datagram on its way: its octets and how many count, from whom, and to whom. `None` is the box.
+type Passing = ([u8; PAYLOAD_MAX], usize, Option<u8>, Option<u8>);
+
 /// Datagrams on their way, in memory that was taken before.
 struct Wire {
-    passing: Vec<([u8; PAYLOAD_MAX], usize, Option<u8>, Option<u8>)>,
+    passing: Vec<Passing>,
     from: Option<u8>,
     done: u64,
 }
@@ -117,10 +120,12 @@ impl World {
             }
             wire.from = to;
             match to {
-                None => drop(home.handle_datagram(*now, addr(from), &octets[..len], wire)),
+                None => {
+                    let _refused = home.handle_datagram(*now, addr(from), &octets[..len], wire);
+                }
                 Some(to) if to < living => {
                     let process = &mut processes[usize::from(to)];
-                    drop(process.handle_datagram(*now, addr(from), &octets[..len], wire));
+                    let _refused = process.handle_datagram(*now, addr(from), &octets[..len], wire);
                 }
                 Some(_) => {}
             }

@@ -117,5 +117,5 @@ mod tests {
         }
     }
 
-    const SEEDS: u64 = 60;
+    const SEEDS: u64 = 320;
 }

@@ -72,6 +72,10 @@ pub(super) struct Rig {
     pub(super) wire: VecDeque<Passing>,
     /// The processes that are gone, as a bitmap.
     pub(super) gone: u8,
+    /// Frames that never arrive.
+    pub(super) lost: Option<What>,
+    /// All that has arrived at the box.
+    pub(super) at_box: Vec<Passing>,
 }
 
 pub(super) fn addr(process: Option<u8>) -> UdpAddr {
@@ -130,6 +134,8 @@ impl Rig {
             said: (0..PROCESSES).map(|_| Said::default()).collect(),
             wire: VecDeque::new(),
             gone: 0,
+            lost: None,
+            at_box: Vec::new(),
         };
         rig.run_for(Nanos::from_millis(100));
         assert_eq!(rig.home.life(), 1);
@@ -176,6 +182,7 @@ impl Rig {
         let now = self.now;
         let source = addr(*from);
         let Some(to) = *to else {
+            self.at_box.push(passing.clone());
             let mut said = Said::default();
             let result = self.home.handle_datagram(now, source, octets, &mut said);
             for (to, octets) in said.sent {
@@ -201,6 +208,9 @@ impl Rig {
     /// Lets all arrive that is on the wire, and what follows from it at this moment.
     pub(super) fn deliver(&mut self) {
         while let Some(passing) = self.wire.pop_front() {
+            if self.lost.is_some() && passing.what() == self.lost {
+                continue;
+            }
             let _ = self.arrive(&passing);
         }
     }

@@ -205,6 +205,36 @@ fn a_row_on_its_way_while_the_box_restarts_is_not_restored() {
 }
 
 #[test]
+fn an_old_claim_counts_for_nothing() {
+    let mut rig = Rig::new();
+    rig.restart_home();
+    rig.run_for(Nanos::from_millis(700));
+    let mut claims = rig
+        .at_box
+        .iter()
+        .filter(|passing| passing.from == Some(1) && passing.what() == Some(What::Claim));
+    let claim = claims.next_back().expect("it has claimed").clone();
+    assert_eq!(rig.arrive(&claim), Err(crate::drops::DropReason::Duplicate));
+}
+
+#[test]
+fn what_the_dead_wanted_is_gone() {
+    let mut rig = Rig::new();
+    rig.lost = Some(What::Row);
+    rig.localize(1, KEY, 1);
+    rig.deliver();
+    // Waits at process 1, for which the row is on its way.
+    rig.localize(2, KEY, 2);
+    rig.deliver();
+    rig.gone = 0b100;
+    rig.run_for(Nanos::from_millis(900));
+    assert_eq!(rig.home.life(), 2);
+    rig.lost = None;
+    rig.run_for(Nanos::from_millis(100));
+    assert_eq!(rig.row(KEY), (1, RowEpoch::born(1).moved(), [0.0; 2].to_vec()), "given to nobody");
+}
+
+#[test]
 fn the_keys_of_a_dead_process_are_restored_and_named() {
     let mut rig = Rig::new();
     rig.call(0, KEY, Op::Add(&ONE), 1);
