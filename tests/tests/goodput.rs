@@ -70,11 +70,11 @@ const UPDATES: u32 = 10;
 const HEAD: &str = "link     mtu   workers  loss   wanted  all  useful\n";
 const BUSY_SERVER: &str = "\
 link     mtu   workers  loss   wanted  all  useful
- 1 Gb/s  9000        4  0.0 %      82   45      43
- 1 Gb/s  9000        8  0.0 %      85   70      69
- 1 Gb/s  9000        8  0.1 %      88   75      71
- 1 Gb/s  9000        8  1.0 %      79   65      60
- 1 Gb/s  9000       16  0.0 %      99   99      95
- 1 Gb/s  1500        8  0.0 %      91   70      62
+ 1 Gb/s  9000        4  0.0 %      79   47      47
+ 1 Gb/s  9000        8  0.0 %      89   78      74
+ 1 Gb/s  9000        8  0.1 %      90   73      69
+ 1 Gb/s  9000        8  1.0 %      82   68      60
+ 1 Gb/s  9000       16  0.0 %      99   98      94
+ 1 Gb/s  1500        8  0.0 %      91   80      72
 10 Gb/s  9000       16  0.0 %      59   11      12
 ";

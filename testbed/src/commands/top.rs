@@ -82,7 +82,7 @@ fn once(reader: &mut Reader<'_>, format: Format) -> Outcome {
 fn record(arguments: &TopArgs, reader: &mut Reader<'_>, path: &Path) -> Outcome {
     lab::listen()?;
     let mut recording = Recording::begin(path)?;
-    let mut last = reader.read().map_err(unread)?;
+    let mut last = first(reader)?;
     recording.add(&View::new(&last, None))?;
     while !interrupt::is_raised() {
         // In pieces, so that a signal is heard soon.
@@ -96,6 +96,17 @@ fn record(arguments: &TopArgs, reader: &mut Reader<'_>, path: &Path) -> Outcome 
     }
     say!("weft: {} readings in {}", recording.count, path.display());
     Ok(0)
+}
+
+/// The first reading, of a controller that may be about to start.
+fn first(reader: &mut Reader<'_>) -> Result<StatusReply, Failure> {
+    let until = Instant::now() + START_TIMEOUT;
+    loop {
+        match reader.read() {
+            Err(_) if Instant::now() < until && !interrupt::is_raised() => thread::sleep(LOOK),
+            read => return read.map_err(unread),
+        }
+    }
 }
 
 /// Readings in a file, one a line.
@@ -214,6 +225,8 @@ fn unread(error: OperatorError) -> Failure {
     Exit::CannotRun.because(error)
 }
 
+/// How long a recording waits for its controller.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const INTERVAL_S_MIN: f64 = 0.1;

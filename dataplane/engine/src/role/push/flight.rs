@@ -150,14 +150,17 @@ impl Flight {
         index.is_ok_and(|index| self.entries[index].state == State::Overdue)
     }
 
-    /// What waits for its repeat is late, and not lost: it is waited for as long again.
-    pub(super) fn renew(&mut self, now: Nanos, path: &Path) {
-        for entry in self.entries.iter_mut().filter(|entry| entry.state == State::Overdue) {
+    /// The answer to a chunk was late: what went after it and waits for its repeat is late too, and
+    /// is waited for as long again. What went before it is lost.
+    pub(super) fn renew(&mut self, now: Nanos, path: &Path, late: u32) {
+        let is_late = |entry: &&mut Entry| entry.state == State::Overdue && entry.chunk > late;
+        for entry in self.entries.iter_mut().filter(is_late) {
             entry.state = State::Out;
             entry.due_at = path.deadline_from(now, &entry.sent);
             self.due_at = self.due_at.min(entry.due_at);
+            self.out += 1;
+            self.overdue -= 1;
         }
-        self.out += core::mem::take(&mut self.overdue);
     }
 
     /// Marks what is overdue for a repeat.
@@ -251,19 +254,22 @@ mod tests {
     #[test]
     fn what_was_late_is_waited_for_again() {
         let mut flight = Flight::new();
-        flight.begin(3);
-        for _ in 0..3 {
-            send(&mut flight, 0, 3);
+        flight.begin(4);
+        for _ in 0..4 {
+            send(&mut flight, 0, 4);
         }
-        assert_eq!(flight.expire(Nanos(1_000)).count, 3);
-        assert!(flight.is_overdue(0) && !flight.is_overdue(3));
-        assert!(flight.acknowledge(0).is_some());
-        flight.renew(Nanos(1_500), &path());
+        assert_eq!(flight.expire(Nanos(1_000)).count, 4);
+        assert!(flight.is_overdue(1) && !flight.is_overdue(4));
+        assert!(flight.acknowledge(1).is_some());
+        flight.renew(Nanos(1_500), &path(), 1);
         assert_eq!((flight.out(), flight.deadline()), (2, Nanos(2_500)));
-        assert_eq!(send(&mut flight, 1_500, 2), None, "nothing goes twice");
+        let lost = Some(Turn { chunk: 0, is_repeat: true });
+        assert_eq!(send(&mut flight, 1_500, 3), lost, "what went before is lost");
+        assert!(flight.acknowledge(0).is_some());
+        assert_eq!(send(&mut flight, 1_500, 3), None, "nothing else goes twice");
         assert_eq!(flight.expire(Nanos(2_499)).count, 0);
         assert_eq!(flight.expire(Nanos(2_500)).count, 2);
-        assert_eq!(send(&mut flight, 2_500, 2), Some(Turn { chunk: 1, is_repeat: true }));
+        assert_eq!(send(&mut flight, 2_500, 2), Some(Turn { chunk: 2, is_repeat: true }));
     }
 
     #[test]

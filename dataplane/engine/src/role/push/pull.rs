@@ -39,7 +39,7 @@ pub(super) struct Puller {
     /// The host that is asked for chunks.
     host: usize,
     progress_at: Nanos,
-    /// Something became overdue, and nothing has come for longer than a timeout.
+    /// Something became overdue, and nothing has come since.
     is_silent: bool,
     /// The largest window of this pull that a timeout has reduced, and nothing has given back.
     window_before: u32,
@@ -187,9 +187,9 @@ impl Puller {
         };
         let halved = self.path.on_answer(now, &sent, is_limited, is_marked);
         if is_late {
-            // It was not lost but late, and so is what was asked for with it.
+            // It was not lost but late, and so is what was asked for after it.
             self.restore_window();
-            self.flight.renew(now, &self.path);
+            self.flight.renew(now, &self.path, chunk);
         }
         if halved {
             self.window_before = 0;
@@ -238,8 +238,7 @@ impl Puller {
         if overdue.count == 0 {
             return;
         }
-        // Of what is lost alone, others tell that the way is good.
-        self.is_silent = now.since(self.progress_at) >= self.path.rtt().timeout(0);
+        self.is_silent = true;
         self.window_before = self.window_before.max(self.path.window());
         stats.window_reductions += u64::from(self.path.on_timeout(now, &overdue));
         if self.host != SERVER && now.since(self.progress_at).0 > patience_ns {

@@ -49,7 +49,7 @@ impl Rig {
     }
 
     /// For so long; `is_free`: the link is the puller's. `lost`: which answers are lost.
-    fn run(&mut self, span_ns: u64, is_free: bool, lost: impl Fn(u32) -> bool) {
+    fn run(&mut self, span_ns: u64, is_free: bool, lost: impl Fn(u32, u64) -> bool) {
         let kernels = Kernels::detect();
         let until = self.now + span_ns;
         while self.now < until && !self.puller.is_idle() {
@@ -63,7 +63,7 @@ impl Rig {
                 continue;
             };
             self.answered += 1;
-            if !lost(self.answered) {
+            if !lost(self.answered, now) {
                 let at = Nanos(self.now);
                 let elements = [0; ELEMENTS as usize * 4];
                 let stats = &mut self.stats;
@@ -76,10 +76,10 @@ impl Rig {
 #[test]
 fn a_wait_behind_others_costs_a_few_questions_and_no_window() {
     let mut rig = Rig::new();
-    rig.run(9 * MS, true, |_| false);
+    rig.run(9 * MS, true, |_, _| false);
     let before = rig.puller.path.window();
-    rig.run(200 * MS, false, |_| false);
-    rig.run(1_000 * MS, true, |_| false);
+    rig.run(200 * MS, false, |_, _| false);
+    rig.run(1_000 * MS, true, |_, _| false);
     assert!(rig.puller.is_idle(), "{} of {CHUNKS}", rig.answered);
     // What was out when the wait began is asked for twice, and one chunk at each timeout.
     assert!(rig.asked <= CHUNKS + before + 10, "{} questions for {CHUNKS} chunks", rig.asked);
@@ -91,10 +91,11 @@ fn a_wait_behind_others_costs_a_few_questions_and_no_window() {
 
 #[test]
 fn what_is_lost_is_asked_for_again_soon() {
-    let cases: [&dyn Fn(u32) -> bool; 3] = [
-        &|answer: u32| answer.is_multiple_of(10),
-        &|answer: u32| (100..140).contains(&answer),
-        &|answer: u32| (CHUNKS - 3..=CHUNKS).contains(&answer),
+    let cases: [&dyn Fn(u32, u64) -> bool; 3] = [
+        &|answer, _| answer.is_multiple_of(10),
+        // All of several windows.
+        &|_, now| (9 * MS..20 * MS).contains(&now),
+        &|answer, _| (CHUNKS - 3..=CHUNKS).contains(&answer),
     ];
     for lost in cases {
         let mut rig = Rig::new();
