@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PushSection, ReplicaSection, ServerSection, defaults};
+use super::{KeysSection, PushSection, ReplicaSection, ServerSection, defaults};
 
 /// `[[job]]`
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -54,4 +54,5 @@ macro_rules! named {
         }
     )*};
 }
-named!(JobSection: id, PushSection: job, ServerSection: job, ReplicaSection: job);
+named!(JobSection: id, PushSection: job, ServerSection: job, ReplicaSection: job,
+    KeysSection: job);
