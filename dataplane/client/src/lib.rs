@@ -25,6 +25,7 @@
 //! | [`checkpoint`] | what a job keeps of itself, to begin again with as many workers or others |
 //! | [`payload`] | the caller's vectors, as engines take and give them |
 //! | [`rounds`] | an allreduce's stream to its controller: paused and resized at the boundary of a round |
+//! | [`keys`] | tables of rows of parameters that move between processes |
 //! | [`push`] | asynchronous SGD: updates pushed to a parameter server, its model pulled |
 //!
 //! The state machines are `weft_engine::role::{worker, push}`; here are the port, the clock and the
@@ -37,6 +38,7 @@ mod config;
 mod error;
 mod group;
 mod io;
+pub mod keys;
 mod many;
 pub mod payload;
 mod port;

@@ -1,0 +1,156 @@
+//! Which table, which of its processes, and where the others are.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weft_engine::role::keys::{PROCESSES_MAX, ProcessLimits, TableConfig, TableError};
+use weft_wire::frame::{IPV4_LEN, IPV6_LEN, UDP_LEN};
+use weft_wire::{JobId, MacAddr, Nanos};
+
+use super::KeyError;
+
+/// A process's configuration. Build it with [`KeyConfig::new`] and the methods named after the
+/// fields. Table, keys, processes and MTU are as the home box and all processes have them.
+#[derive(Clone, Debug)]
+pub struct KeyConfig {
+    /// Where the home box listens.
+    pub home: SocketAddr,
+    /// The home box's Ethernet address, for ports without a kernel; learnt when broadcast.
+    pub home_mac: MacAddr,
+    /// The processes by number; this one listens at its own entry.
+    pub processes: Vec<SocketAddr>,
+    /// Which of them this is.
+    pub me: u8,
+    /// Index of the job at the home box. Default 0.
+    pub job: u16,
+    /// Which of the job's tables. Default 0.
+    pub table: u16,
+    /// Elements of a row.
+    pub row_len: u16,
+    /// The first key. Default 0.
+    pub first_key: u64,
+    /// Keys, one after the other.
+    pub key_count: u32,
+    /// Largest IP packet on the path in bytes. Default 1500.
+    pub mtu: u16,
+    /// As [`crate::Config::offload`]. Default true.
+    pub offload: bool,
+    /// Frame buffers of the port, of `mtu + 14` bytes each. Default 4096.
+    pub frame_count: usize,
+    /// DSCP of this process's frames, 0 to 63. Default 0.
+    pub dscp: u8,
+    /// How long the home box and the other processes may take to come. Default 10 s.
+    pub connect_timeout: Duration,
+    /// How long a call may take, or wait for room, before it is an error. Default 30 s.
+    pub call_timeout: Duration,
+    /// First pause before something is sent again, which doubles. Default 5 ms.
+    pub resend_min: Duration,
+    /// Longest such pause. Default 100 ms.
+    pub resend_max: Duration,
+    /// How often the home box hears that this process is there. Default 200 ms.
+    pub beat: Duration,
+    /// Maxima of what waits.
+    pub limits: ProcessLimits,
+    /// Seed of this life; random by default.
+    pub seed: Option<u64>,
+}
+
+macro_rules! setters {
+    ($($(#[$meta:meta])* $field:ident: $type:ty),* $(,)?) => {$(
+        #[doc = concat!("Sets [`KeyConfig::", stringify!($field), "`].")]
+        #[must_use]
+        pub fn $field(mut self, $field: $type) -> Self {
+            self.$field = $field;
+            self
+        }
+    )*};
+}
+
+impl KeyConfig {
+    /// Process `me` of a table of `key_count` rows of `row_len` elements.
+    #[must_use]
+    pub fn new(
+        home: SocketAddr,
+        processes: Vec<SocketAddr>,
+        me: u8,
+        row_len: u16,
+        key_count: u32,
+    ) -> Self {
+        Self {
+            home,
+            home_mac: MacAddr::BROADCAST,
+            processes,
+            me,
+            job: 0,
+            table: 0,
+            row_len,
+            first_key: 0,
+            key_count,
+            mtu: 1500,
+            offload: true,
+            frame_count: 4096,
+            dscp: 0,
+            connect_timeout: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(30),
+            resend_min: Duration::from_millis(5),
+            resend_max: Duration::from_millis(100),
+            beat: Duration::from_millis(200),
+            limits: ProcessLimits::default(),
+            seed: None,
+        }
+    }
+
+    setters! {
+        job: u16,
+        table: u16,
+        first_key: u64,
+        mtu: u16,
+        connect_timeout: Duration,
+        call_timeout: Duration,
+    }
+
+    /// The table, if it and this process's place in it can be.
+    pub(super) fn check(&self) -> Result<TableConfig, KeyError> {
+        let refuse = |field, problem| Err(KeyError::Config { field, problem });
+        let Some(local) = self.processes.get(usize::from(self.me)) else {
+            return match self.processes.len() {
+                0 => Err(KeyError::Table(TableError::Processes(0))),
+                _ => refuse("me", "must be one of the processes, counted from 0"),
+            };
+        };
+        if self.processes.len() > PROCESSES_MAX {
+            return refuse("processes", "must be at most 64");
+        }
+        let all = self.processes.iter().chain([&self.home]);
+        if all.clone().any(|addr| addr.is_ipv4() != local.is_ipv4()) {
+            return refuse("processes", "and the home must be of one IP family");
+        }
+        let mut others = all.enumerate();
+        if others.any(|(place, addr)| self.processes[..place].contains(addr)) {
+            return refuse("processes", "and the home must have an address each");
+        }
+        if self.resend_min.is_zero() || self.resend_min > self.resend_max || self.beat.is_zero() {
+            return refuse("resend_min", "must be from 1 ns to resend_max, and beat above 0");
+        }
+        if self.dscp > 63 {
+            return refuse("dscp", "must be 0 to 63");
+        }
+        let ip_len = if local.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
+        let payload_max = usize::from(self.mtu).saturating_sub(ip_len + UDP_LEN);
+        let table = TableConfig {
+            job: JobId(self.job),
+            table: self.table,
+            row_len: self.row_len,
+            first_key: self.first_key,
+            key_count: self.key_count,
+            processes: u8::try_from(self.processes.len()).unwrap_or(u8::MAX),
+            payload_max: u16::try_from(payload_max).unwrap_or(u16::MAX),
+        };
+        table.check().map_err(KeyError::Table)?;
+        Ok(table)
+    }
+}
+
+pub(super) fn nanos(duration: Duration) -> Nanos {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}

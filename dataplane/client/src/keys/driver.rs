@@ -1,0 +1,210 @@
+//! The thread that owns the port and the timers: moves frames between port and engine. Decides
+//! nothing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::Sender;
+use weft_engine::role::keys::{CallError, Outbox, Presence, Sink, To};
+use weft_io::{Burst, Frame, Port};
+use weft_wire::frame::label::set_dscp;
+use weft_wire::frame::{Encap, Endpoint, Udp};
+use weft_wire::{MacAddr, Nanos};
+
+use super::KeyError;
+use super::calls::Calls;
+use super::config::KeyConfig;
+use super::session::{Engine, Shared};
+use crate::io::Backlog;
+
+/// The port and what is known of the ways out of it.
+pub(super) struct Driver<P: Port> {
+    port: P,
+    local: SocketAddr,
+    /// To each process, then to the home box.
+    encaps: Vec<Encap>,
+    dscp: u8,
+    rx: Burst<P::Frame>,
+    tx: Burst<P::Frame>,
+    backlog: Backlog,
+    is_woken: bool,
+    ready: Option<Sender<()>>,
+    lost: Vec<u64>,
+}
+
+impl<P: Port> Driver<P> {
+    pub(super) fn new(port: P, config: &KeyConfig, is_woken: bool, ready: Sender<()>) -> Self {
+        let local = config.processes[usize::from(config.me)];
+        let source = Endpoint { mac: port.info().mac, addr: local };
+        let others = config.processes.iter().map(|addr| (*addr, MacAddr::BROADCAST));
+        let all = others.chain([(config.home, config.home_mac)]);
+        let encap =
+            |(addr, mac)| Encap::new(source, Endpoint { mac, addr }).expect("of one family");
+        Self {
+            port,
+            local,
+            encaps: all.map(encap).collect(),
+            dscp: config.dscp,
+            rx: Burst::new_const(),
+            tx: Burst::new_const(),
+            backlog: Backlog::default(),
+            is_woken,
+            ready: Some(ready),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Runs until the session is dropped or the port closes.
+    pub(super) fn run(&mut self, shared: &Arc<Shared>) {
+        while !shared.stop.load(Ordering::Acquire) {
+            let moved = self.turn(shared);
+            if moved {
+                continue;
+            }
+            if !self.port.is_open() {
+                shared.fail(&mut shared.lock(), &KeyError::PortClosed);
+                return;
+            }
+            self.sleep(shared);
+        }
+    }
+
+    /// Takes what has come and what was called, sends what is due; true if frames came.
+    fn turn(&mut self, shared: &Shared) -> bool {
+        let now = shared.now();
+        let received = self.port.rx_burst(now, &mut self.rx);
+        let is_all = self.backlog.is_over(self.rx.is_full());
+        let mut rx = core::mem::take(&mut self.rx);
+        let mut engine = shared.lock();
+        let Engine { process, calls, .. } = &mut *engine;
+        for frame in &rx {
+            let Some((source, range)) = self.open(frame.as_ref()) else { continue };
+            let mut ears = Ears { driver: self, calls, now };
+            // What the engine refuses it has counted; there is nothing else to do about it.
+            let _ = process.handle_datagram(now, source.into(), &frame.as_ref()[range], &mut ears);
+        }
+        shared.is_called.store(false, Ordering::SeqCst);
+        let mut ears = Ears { driver: self, calls, now };
+        process.flush(now, &mut ears);
+        if is_all && now >= process.poll_timeout() {
+            process.poll(now, &mut ears);
+        }
+        self.report(shared, &mut engine);
+        if engine.waiting_count > 0 {
+            shared.room.notify_all();
+        }
+        drop(engine);
+        self.port.free(&mut rx);
+        self.offer(now);
+        received > 0
+    }
+
+    /// Finds a datagram for this process, and learns the way to its sender.
+    fn open(&mut self, frame: &[u8]) -> Option<(SocketAddr, core::ops::Range<usize>)> {
+        let udp = Udp::parse(frame).ok().filter(|udp| udp.target == self.local)?;
+        let encap = self.encaps.iter_mut().find(|encap| encap.target().addr == udp.source)?;
+        if encap.target().mac != udp.source_mac {
+            *encap = encap.with_target_mac(udp.source_mac);
+        }
+        Some((udp.source, udp.payload_range()))
+    }
+
+    /// Tells the session's other threads what it has come to.
+    fn report(&mut self, shared: &Shared, engine: &mut Engine) {
+        match engine.process.presence() {
+            Presence::Present => {
+                if let Some(ready) = self.ready.take() {
+                    let _ = ready.send(());
+                }
+            }
+            Presence::Lost if engine.calls.failure().is_none() => {
+                shared.fail(engine, &KeyError::Call(CallError::Lost));
+            }
+            _ => {}
+        }
+        if !self.lost.is_empty() {
+            let mut keys = core::mem::take(&mut self.lost);
+            if let Some(KeyError::RowsLost { keys: before }) = engine.calls.failure() {
+                keys.extend(before);
+            }
+            keys.sort_unstable();
+            keys.dedup();
+            shared.fail(engine, &KeyError::RowsLost { keys });
+        }
+    }
+
+    /// Offers what is to be sent to the port once; what it refuses is loss.
+    fn offer(&mut self, now: Nanos) {
+        if !self.tx.is_empty() {
+            self.port.tx_burst(now, &mut self.tx);
+            self.port.free(&mut self.tx);
+        }
+    }
+
+    /// Sleeps until a frame comes, a thread calls, or a timer is due.
+    fn sleep(&mut self, shared: &Shared) {
+        let until = shared.lock().process.poll_timeout();
+        let wait_ns = until.since(shared.now()).0;
+        let wait_ns_max = if self.is_woken { WOKEN_WAIT_NS_MAX } else { WAIT_NS_MAX };
+        if wait_ns == 0 {
+            return;
+        }
+        // In this order, which the callers have the other way round: either a call is seen here,
+        // or its caller sees the sleeper.
+        shared.is_asleep.store(true, Ordering::SeqCst);
+        if !shared.is_called.load(Ordering::SeqCst) {
+            self.port.wait(wait_ns.min(wait_ns_max));
+        }
+        shared.is_asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// What the engine says, while the port's thread lets it.
+struct Ears<'a, P: Port> {
+    driver: &'a mut Driver<P>,
+    calls: &'a mut Calls,
+    now: Nanos,
+}
+
+impl<P: Port> Outbox for Ears<'_, P> {
+    fn send(&mut self, to: To, datagram: &[u8]) {
+        let driver = &mut *self.driver;
+        let place = match to {
+            To::Home => driver.encaps.len() - 1,
+            To::Process(process) => usize::from(process),
+        };
+        let encap = &driver.encaps[place];
+        let header_len = encap.header_len();
+        let Some(mut frame) = driver.port.alloc() else { return };
+        let Some(room) = frame.buffer_mut().get_mut(..header_len + datagram.len()) else {
+            return;
+        };
+        room[header_len..].copy_from_slice(datagram);
+        let len = encap.emit(room, datagram.len());
+        if encap.target().addr.is_ipv6() {
+            encap.finish(room);
+        }
+        frame.set_len(len);
+        set_dscp(frame.as_mut(), driver.dscp);
+        driver.tx.push(frame);
+        if driver.tx.is_full() {
+            driver.offer(self.now);
+        }
+    }
+}
+
+impl<P: Port> Sink for Ears<'_, P> {
+    fn done(&mut self, call: u64, _key: u64, value: Option<&[f32]>) {
+        self.calls.complete(call, value);
+    }
+
+    fn lost(&mut self, key: u64) {
+        self.driver.lost.push(key);
+    }
+}
+
+/// Longest sleep where a call ends it.
+const WOKEN_WAIT_NS_MAX: u64 = 100_000_000;
+/// Longest sleep at a port that nobody can wake: a call waits this long at most.
+const WAIT_NS_MAX: u64 = 100_000;

@@ -1,0 +1,112 @@
+//! Why a session of keys could not be made, or a call of it failed.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_engine::role::keys::{CallError, TableError};
+use weft_io::udp::UdpError;
+
+/// Why a call failed. What of it concerned other keys may have happened.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The configuration cannot work.
+    #[error("configuration: `{field}` {problem}")]
+    Config {
+        /// The field.
+        field: &'static str,
+        /// What is wrong, and what would be right.
+        problem: &'static str,
+    },
+    /// There can be no such table.
+    #[error("configuration: {0}")]
+    Table(TableError),
+    /// The local UDP port could not be opened.
+    #[error("could not open this process's port: {0}")]
+    Port(Arc<UdpError>),
+    /// The operating system gave no random seed.
+    #[error("could not get a random seed from the operating system: {0}")]
+    Random(getrandom::Error),
+    /// The session's thread could not be started.
+    #[error("could not start the session's thread: {0}")]
+    Thread(Arc<std::io::Error>),
+    /// The table's first life did not begin.
+    #[error(
+        "could not join the table within {waited:?}: is the home box at {home} there, does it have \
+         this table with these processes, and have all of them come?"
+    )]
+    NoHome {
+        /// Where it should be.
+        home: SocketAddr,
+        /// How long it had.
+        waited: Duration,
+    },
+    /// The engine refused the call.
+    #[error("{0}")]
+    Call(CallError),
+    /// As many values are needed as the keys have elements.
+    #[error("{given} values were given for {keys} keys of {row_len} elements each")]
+    Values {
+        /// Values that there are.
+        given: usize,
+        /// Keys that there are.
+        keys: usize,
+        /// Elements of a row.
+        row_len: u16,
+    },
+    /// Too much waits: these keys were not taken in time, all others of the call were.
+    #[error(
+        "too many operations wait, and there was no room for {} within {waited:?}: wait for some \
+         and call again", Keys(.keys)
+    )]
+    Full {
+        /// What was not taken.
+        keys: Vec<u64>,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// Nobody answered for these keys in time. What was asked for may happen yet.
+    #[error("no answer for {} within {waited:?}: a process or the home box is gone", Keys(.keys))]
+    Unanswered {
+        /// What was not answered.
+        keys: Vec<u64>,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The process that had these rows is gone, and they with it: the job cannot go on.
+    #[error("the rows of {} are lost with the process that had them: restart the job", Keys(.keys))]
+    RowsLost {
+        /// The keys.
+        keys: Vec<u64>,
+    },
+    /// The port will deliver nothing any more.
+    #[error("the port is closed: no frame can arrive any more")]
+    PortClosed,
+}
+
+impl From<CallError> for KeyError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+/// A few keys, and how many more.
+struct Keys<'a>(&'a [u64]);
+
+impl std::fmt::Display for Keys<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = &self.0[..self.0.len().min(SHOWN_MAX)];
+        f.write_str(if self.0.len() == 1 { "key" } else { "keys" })?;
+        for (place, key) in shown.iter().enumerate() {
+            write!(f, "{}{key}", if place == 0 { " " } else { ", " })?;
+        }
+        match self.0.len() - shown.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// Keys that a message shows.
+const SHOWN_MAX: usize = 8;

@@ -1,0 +1,503 @@
+//! A process of a table: what its worker threads call.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::bounded;
+use weft_engine::role::keys::{
+    CallError, Op, Outbox, Process, ProcessConfig, ProcessStats, Sink, TableConfig, To,
+};
+use weft_io::udp::{UdpConfig, UdpPort};
+use weft_io::{Port, Waker};
+use weft_wire::Nanos;
+use weft_wire::frame::UdpAddr;
+
+use super::KeyError;
+use super::calls::{Calls, KeyTicket, Pending, number};
+use super::config::{KeyConfig, nanos};
+use super::driver::Driver;
+use super::store::SharedStore;
+
+/// What the worker threads and the port's thread share.
+pub(super) struct Shared {
+    pub(super) table: TableConfig,
+    store: SharedStore,
+    engine: Mutex<Engine>,
+    /// Something may have become free.
+    pub(super) room: Condvar,
+    /// A call waits to be sent.
+    pub(super) is_called: AtomicBool,
+    /// The port's thread sleeps, or is about to.
+    pub(super) is_asleep: AtomicBool,
+    waker: Option<Waker>,
+    pub(super) stop: AtomicBool,
+    /// No call is taken any more.
+    is_over: AtomicBool,
+    origin: Instant,
+    call_timeout: Duration,
+}
+
+/// What one thread at a time uses.
+pub(super) struct Engine {
+    pub(super) process: Process<SharedStore>,
+    pub(super) calls: Calls,
+    /// Callers that wait for room.
+    pub(super) waiting_count: usize,
+}
+
+impl Shared {
+    pub(super) fn now(&self) -> Nanos {
+        nanos(self.origin.elapsed())
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all calls, and those to come.
+    pub(super) fn fail(&self, engine: &mut Engine, failure: &KeyError) {
+        self.is_over.store(true, Ordering::Release);
+        engine.calls.fail(failure);
+        self.room.notify_all();
+    }
+
+    /// Has the port's thread send what was called.
+    fn ring(&self) {
+        self.is_called.store(true, Ordering::SeqCst);
+        if self.is_asleep.swap(false, Ordering::SeqCst)
+            && let Some(waker) = &self.waker
+        {
+            waker.wake();
+        }
+    }
+}
+
+/// A process of a table of rows; its worker threads share it by reference. Rows that are here when
+/// it is dropped are lost with it: drop it when all processes are done.
+pub struct KeySession {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for KeySession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeySession").field("table", &self.shared.table).finish_non_exhaustive()
+    }
+}
+
+/// Counters of a process.
+#[derive(Clone, Debug)]
+pub struct KeyStatistics {
+    /// Operations on rows that were here, by key.
+    pub local: u64,
+    /// What the engine counted.
+    pub process: ProcessStats,
+}
+
+/// What is called, with the values of all keys.
+#[derive(Clone, Copy)]
+enum Wish<'a> {
+    Pull,
+    Push(&'a [f32]),
+    Set(&'a [f32]),
+    Localize,
+}
+
+impl KeySession {
+    /// Joins the table over a UDP socket at this process's address. Returns when all processes
+    /// have joined.
+    ///
+    /// # Errors
+    /// [`KeyError`], within `connect_timeout`.
+    pub fn connect(config: &KeyConfig) -> Result<Self, KeyError> {
+        config.check()?;
+        let port = UdpPort::open(&UdpConfig {
+            mtu: usize::from(config.mtu),
+            offload: config.offload,
+            frame_count: config.frame_count,
+            ..UdpConfig::new(config.processes[usize::from(config.me)])
+        });
+        Self::over(port.map_err(|error| KeyError::Port(Arc::new(error)))?, config)
+    }
+
+    /// Joins the table over a port of the caller's.
+    ///
+    /// # Errors
+    /// As [`KeySession::connect`].
+    pub fn over<P: Port + Send + 'static>(
+        mut port: P,
+        config: &KeyConfig,
+    ) -> Result<Self, KeyError> {
+        let table = config.check()?;
+        let life = match config.seed {
+            Some(seed) => seed,
+            None => getrandom::u64().map_err(KeyError::Random)?,
+        };
+        let addrs: Vec<UdpAddr> = config.processes.iter().map(|addr| (*addr).into()).collect();
+        let store = SharedStore::new(&table);
+        let of_process = ProcessConfig {
+            table,
+            me: config.me,
+            home: config.home.into(),
+            processes: &addrs,
+            limits: config.limits,
+            resend_min: nanos(config.resend_min),
+            resend_max: nanos(config.resend_max),
+            beat: nanos(config.beat),
+        };
+        let process = Process::new(&of_process, store.clone(), life.max(1), Nanos(0));
+        let process = process.map_err(KeyError::Table)?;
+        let waker = port.waker();
+        let is_woken = waker.is_some();
+        let shared = Arc::new(Shared {
+            table,
+            store,
+            engine: Mutex::new(Engine { process, calls: Calls::default(), waiting_count: 0 }),
+            room: Condvar::new(),
+            is_called: AtomicBool::new(false),
+            is_asleep: AtomicBool::new(false),
+            waker,
+            stop: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            origin: Instant::now(),
+            call_timeout: config.call_timeout,
+        });
+        let (ready, is_ready) = bounded(1);
+        let (seen, given) = (Arc::clone(&shared), config.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("weft-keys-{}", config.me))
+            .spawn(move || Driver::new(port, &given, is_woken, ready).run(&seen))
+            .map_err(|error| KeyError::Thread(Arc::new(error)))?;
+        let session = Self { shared, thread: Some(thread) };
+        match is_ready.recv_timeout(config.connect_timeout) {
+            Ok(()) => Ok(session),
+            Err(_) => {
+                let failure = session.shared.lock().calls.failure().cloned();
+                let (home, waited) = (config.home, config.connect_timeout);
+                Err(failure.unwrap_or(KeyError::NoHome { home, waited }))
+            }
+        }
+    }
+
+    /// Copies the rows of these keys into `values`, one after the other.
+    ///
+    /// # Errors
+    /// [`KeyError`], within `call_timeout`.
+    pub fn pull(&self, keys: &[u64], values: &mut [f32]) -> Result<(), KeyError> {
+        self.check_len(keys, values.len())?;
+        let row_len = usize::from(self.shared.table.row_len);
+        let rows = values.chunks_exact_mut(row_len);
+        let mut far = Vec::new();
+        for ((position, key), room) in keys.iter().enumerate().zip(rows) {
+            if !self.pull_if_local(*key, room)? {
+                far.push(position);
+            }
+        }
+        if far.is_empty() {
+            return Ok(());
+        }
+        let found = self.submit(keys, &far, Wish::Pull)?.wait(self.shared.call_timeout)?;
+        for (position, row) in far.iter().zip(found.chunks_exact(row_len)) {
+            values[position * row_len..][..row_len].copy_from_slice(row);
+        }
+        Ok(())
+    }
+
+    /// Copies a row if it is here; false if it is not.
+    ///
+    /// # Errors
+    /// [`CallError::UnknownKey`], a wrong length, or why the session is over.
+    #[inline]
+    pub fn pull_if_local(&self, key: u64, value: &mut [f32]) -> Result<bool, KeyError> {
+        self.check_len(&[key], value.len())?;
+        let index = self.index(key)?;
+        Ok(self.shared.store.with_held(index, |row| value.copy_from_slice(row)).is_some())
+    }
+
+    /// Adds to the rows of these keys. Each value counts exactly once.
+    ///
+    /// # Errors
+    /// As [`KeySession::pull`].
+    pub fn push(&self, keys: &[u64], values: &[f32]) -> Result<(), KeyError> {
+        self.run(keys, Wish::Push(values))
+    }
+
+    /// Sets the rows of these keys.
+    ///
+    /// # Errors
+    /// As [`KeySession::pull`].
+    pub fn set(&self, keys: &[u64], values: &[f32]) -> Result<(), KeyError> {
+        self.run(keys, Wish::Set(values))
+    }
+
+    /// Has the rows of these keys come here. They stay until another process asks for them.
+    ///
+    /// # Errors
+    /// As [`KeySession::pull`].
+    pub fn localize(&self, keys: &[u64]) -> Result<(), KeyError> {
+        self.run(keys, Wish::Localize)
+    }
+
+    /// As [`KeySession::pull`], without waiting: the ticket has the values in the end.
+    ///
+    /// # Errors
+    /// [`KeyError::Full`] within `call_timeout`, or what is wrong with the call.
+    pub fn start_pull(&self, keys: &[u64]) -> Result<KeyTicket, KeyError> {
+        let call = Pending::new(keys.to_vec(), self.shared.table.row_len, true);
+        let mut far = Vec::new();
+        for (position, key) in keys.iter().enumerate() {
+            let index = self.index(*key)?;
+            let take = |row: &mut [f32]| call.complete(position, Some(row));
+            if self.shared.store.with_held(index, take).is_none() {
+                far.push(position);
+            }
+        }
+        self.enter(&call, keys, &far, Wish::Pull, true)?;
+        Ok(self.ticket(call))
+    }
+
+    /// As [`KeySession::push`], without waiting. What one thread calls for one key happens in the
+    /// order of its calls.
+    ///
+    /// # Errors
+    /// As [`KeySession::start_pull`].
+    pub fn start_push(&self, keys: &[u64], values: &[f32]) -> Result<KeyTicket, KeyError> {
+        self.start(keys, Wish::Push(values))
+    }
+
+    /// As [`KeySession::set`], without waiting.
+    ///
+    /// # Errors
+    /// As [`KeySession::start_pull`].
+    pub fn start_set(&self, keys: &[u64], values: &[f32]) -> Result<KeyTicket, KeyError> {
+        self.start(keys, Wish::Set(values))
+    }
+
+    /// As [`KeySession::localize`], without waiting.
+    ///
+    /// # Errors
+    /// As [`KeySession::start_pull`].
+    pub fn start_localize(&self, keys: &[u64]) -> Result<KeyTicket, KeyError> {
+        self.start(keys, Wish::Localize)
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> &TableConfig {
+        &self.shared.table
+    }
+
+    /// What has happened.
+    #[must_use]
+    pub fn statistics(&self) -> KeyStatistics {
+        let process = self.shared.lock().process.stats().clone();
+        KeyStatistics { local: self.shared.store.local_count() + process.local, process }
+    }
+
+    fn run(&self, keys: &[u64], wish: Wish<'_>) -> Result<(), KeyError> {
+        let far = self.run_local(keys, wish)?;
+        if far.is_empty() {
+            return Ok(());
+        }
+        self.submit(keys, &far, wish)?.wait(self.shared.call_timeout).map(drop)
+    }
+
+    fn start(&self, keys: &[u64], wish: Wish<'_>) -> Result<KeyTicket, KeyError> {
+        let far = self.run_local(keys, wish)?;
+        Ok(self.ticket(self.submit(keys, &far, wish)?))
+    }
+
+    fn ticket(&self, call: Arc<Pending>) -> KeyTicket {
+        KeyTicket { call, timeout: self.shared.call_timeout }
+    }
+
+    /// Runs what can run here and now; returns which keys are elsewhere.
+    fn run_local(&self, keys: &[u64], wish: Wish<'_>) -> Result<Vec<usize>, KeyError> {
+        if let Wish::Push(values) | Wish::Set(values) = wish {
+            self.check_len(keys, values.len())?;
+        }
+        // All or nothing of a call that cannot be.
+        for key in keys {
+            self.index(*key)?;
+        }
+        let mut far = Vec::new();
+        for (position, key) in keys.iter().enumerate() {
+            let index = self.index(*key)?;
+            let op = self.op(wish, position);
+            let is_here = self.shared.store.with_held(index, |row| match op {
+                Op::Set(value) => row.copy_from_slice(value),
+                Op::Add(value) => {
+                    row.iter_mut().zip(value).for_each(|(element, term)| *element += term);
+                }
+                Op::Pull => {}
+            });
+            if is_here.is_none() {
+                far.push(position);
+            }
+        }
+        Ok(far)
+    }
+
+    fn op<'a>(&self, wish: Wish<'a>, position: usize) -> Op<'a> {
+        let row_len = usize::from(self.shared.table.row_len);
+        let row = |values: &'a [f32]| &values[position * row_len..][..row_len];
+        match wish {
+            Wish::Pull | Wish::Localize => Op::Pull,
+            Wish::Push(values) => Op::Add(row(values)),
+            Wish::Set(values) => Op::Set(row(values)),
+        }
+    }
+
+    /// Hands the keys at these positions to the engine, as a call of their own.
+    fn submit(
+        &self,
+        keys: &[u64],
+        far: &[usize],
+        wish: Wish<'_>,
+    ) -> Result<Arc<Pending>, KeyError> {
+        let asked = far.iter().map(|position| keys[*position]).collect();
+        let pulls = matches!(wish, Wish::Pull);
+        let call = Pending::new(asked, self.shared.table.row_len, pulls);
+        self.enter(&call, keys, far, wish, false)?;
+        Ok(call)
+    }
+
+    /// Hands the keys at these positions to the engine. In the call they have the places of `keys`
+    /// or (not `is_whole`) those of `far`.
+    fn enter(
+        &self,
+        call: &Arc<Pending>,
+        keys: &[u64],
+        far: &[usize],
+        wish: Wish<'_>,
+        is_whole: bool,
+    ) -> Result<(), KeyError> {
+        if far.is_empty() {
+            return Ok(());
+        }
+        let key_count = u32::try_from(far.len()).unwrap_or(u32::MAX);
+        let begun = Instant::now();
+        let mut engine = self.shared.lock();
+        let place = engine.calls.insert(call, key_count)?;
+        let mut entered = 0;
+        let failure = loop {
+            let Some(position) = far.get(entered) else { break None };
+            let at = if is_whole { *position } else { entered };
+            let number = number(place, u32::try_from(at).unwrap_or(u32::MAX));
+            let Engine { process, calls, .. } = &mut *engine;
+            let mut ears = Ears { calls };
+            let key = keys[*position];
+            let result = match wish {
+                Wish::Localize => process.localize(key, number, &mut ears),
+                _ => process.call(key, self.op(wish, *position), number, &mut ears),
+            };
+            match result {
+                Ok(()) => entered += 1,
+                Err(CallError::Full) => match self.wait_for_room(engine, begun) {
+                    Ok(again) => engine = again,
+                    Err((again, None)) => {
+                        engine = again;
+                        let keys = far[entered..].iter().map(|position| keys[*position]);
+                        let waited = begun.elapsed();
+                        break Some(KeyError::Full { keys: keys.collect(), waited });
+                    }
+                    Err((again, Some(failure))) => {
+                        engine = again;
+                        break Some(failure);
+                    }
+                },
+                Err(error) => break Some(error.into()),
+            }
+        };
+        let missing = far.len() - entered;
+        engine.calls.withdraw(place, u32::try_from(missing).unwrap_or(u32::MAX));
+        drop(engine);
+        self.shared.ring();
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Lets the port's thread go on until something may have become free.
+    fn wait_for_room<'a>(
+        &'a self,
+        mut engine: MutexGuard<'a, Engine>,
+        begun: Instant,
+    ) -> Result<MutexGuard<'a, Engine>, (MutexGuard<'a, Engine>, Option<KeyError>)> {
+        self.shared.ring();
+        let rest = self.shared.call_timeout.checked_sub(begun.elapsed());
+        let Some(rest) = rest.filter(|rest| !rest.is_zero()) else { return Err((engine, None)) };
+        engine.waiting_count += 1;
+        let woken = self.shared.room.wait_timeout(engine, rest.min(ROOM_WAIT_MAX));
+        engine = woken.unwrap_or_else(PoisonError::into_inner).0;
+        engine.waiting_count -= 1;
+        match engine.calls.failure().cloned() {
+            Some(failure) => Err((engine, Some(failure))),
+            None => Ok(engine),
+        }
+    }
+
+    #[inline]
+    fn index(&self, key: u64) -> Result<u32, KeyError> {
+        if self.shared.is_over.load(Ordering::Relaxed) {
+            return Err(self.failure());
+        }
+        self.shared.table.index(key).ok_or(KeyError::Call(CallError::UnknownKey(key)))
+    }
+
+    #[cold]
+    fn failure(&self) -> KeyError {
+        let failure = self.shared.lock().calls.failure().cloned();
+        failure.unwrap_or(KeyError::Call(CallError::Lost))
+    }
+
+    /// One key's values are as long as a row, or that is the engine's error; several keys' are as
+    /// long as all their rows.
+    #[inline]
+    fn check_len(&self, keys: &[u64], given: usize) -> Result<(), KeyError> {
+        let row_len = self.shared.table.row_len;
+        if given == keys.len() * usize::from(row_len) {
+            return Ok(());
+        }
+        Err(match keys.len() {
+            1 => KeyError::Call(CallError::RowLen { given, row_len }),
+            keys => KeyError::Values { given, keys, row_len },
+        })
+    }
+}
+
+impl Drop for KeySession {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the engine says while a worker thread calls it: nothing leaves before the port's thread
+/// has its turn.
+struct Ears<'a> {
+    calls: &'a mut Calls,
+}
+
+impl Outbox for Ears<'_> {
+    fn send(&mut self, _: To, _: &[u8]) {
+        debug_assert!(false, "calls leave with the next flush");
+    }
+}
+
+impl Sink for Ears<'_> {
+    fn done(&mut self, call: u64, _key: u64, value: Option<&[f32]>) {
+        self.calls.complete(call, value);
+    }
+
+    fn lost(&mut self, _: u64) {
+        debug_assert!(false, "only a frame of the box says so");
+    }
+}
+
+/// A caller that waits for room looks this often at least.
+const ROOM_WAIT_MAX: Duration = Duration::from_millis(20);
