@@ -109,8 +109,11 @@ impl KeyConfig {
         call_timeout: Duration,
     }
 
-    /// The table, if it and this process's place in it can be.
-    pub(super) fn check(&self) -> Result<TableConfig, KeyError> {
+    /// The table, as its home has it.
+    ///
+    /// # Errors
+    /// [`KeyError::Config`] or [`KeyError::Table`], if it or this process's place in it cannot be.
+    pub fn check(&self) -> Result<TableConfig, KeyError> {
         let refuse = |field, problem| Err(KeyError::Config { field, problem });
         let Some(local) = self.processes.get(usize::from(self.me)) else {
             return match self.processes.len() {

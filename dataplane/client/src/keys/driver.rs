@@ -15,7 +15,7 @@ use weft_wire::{MacAddr, Nanos};
 use super::KeyError;
 use super::calls::Calls;
 use super::config::KeyConfig;
-use super::session::{Engine, Shared};
+use super::shared::{Engine, Shared};
 use crate::io::Backlog;
 
 /// The port and what is known of the ways out of it.

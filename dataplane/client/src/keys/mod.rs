@@ -18,6 +18,8 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `session.rs` | [`KeySession`]: what worker threads call |
+//! | `shared.rs` | what these and the port's thread share |
+//! | `submit.rs` | how many keys come to the engine, or wait for room |
 //! | `store.rs` | the rows, which they and the engine share |
 //! | `calls.rs` | [`KeyTicket`]: calls that wait for others |
 //! | `driver.rs` | the thread that owns the port and the timers |
@@ -33,7 +35,9 @@ mod config;
 mod driver;
 mod error;
 mod session;
+mod shared;
 mod store;
+mod submit;
 #[cfg(test)]
 mod tests;
 

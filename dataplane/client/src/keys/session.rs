@@ -2,83 +2,28 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::bounded;
-use weft_engine::role::keys::{
-    CallError, Op, Outbox, Process, ProcessConfig, ProcessStats, Sink, TableConfig, To,
-};
+use weft_engine::role::keys::{CallError, Op, Process, ProcessConfig, ProcessStats, TableConfig};
+use weft_io::Port;
 use weft_io::udp::{UdpConfig, UdpPort};
-use weft_io::{Port, Waker};
 use weft_wire::Nanos;
 use weft_wire::frame::UdpAddr;
 
 use super::KeyError;
-use super::calls::{Calls, KeyTicket, Pending, number};
+use super::calls::{Calls, KeyTicket, Pending};
 use super::config::{KeyConfig, nanos};
 use super::driver::Driver;
+use super::shared::{Engine, Shared};
 use super::store::SharedStore;
-
-/// What the worker threads and the port's thread share.
-pub(super) struct Shared {
-    pub(super) table: TableConfig,
-    store: SharedStore,
-    engine: Mutex<Engine>,
-    /// Something may have become free.
-    pub(super) room: Condvar,
-    /// A call waits to be sent.
-    pub(super) is_called: AtomicBool,
-    /// The port's thread sleeps, or is about to.
-    pub(super) is_asleep: AtomicBool,
-    waker: Option<Waker>,
-    pub(super) stop: AtomicBool,
-    /// No call is taken any more.
-    is_over: AtomicBool,
-    origin: Instant,
-    call_timeout: Duration,
-}
-
-/// What one thread at a time uses.
-pub(super) struct Engine {
-    pub(super) process: Process<SharedStore>,
-    pub(super) calls: Calls,
-    /// Callers that wait for room.
-    pub(super) waiting_count: usize,
-}
-
-impl Shared {
-    pub(super) fn now(&self) -> Nanos {
-        nanos(self.origin.elapsed())
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends all calls, and those to come.
-    pub(super) fn fail(&self, engine: &mut Engine, failure: &KeyError) {
-        self.is_over.store(true, Ordering::Release);
-        engine.calls.fail(failure);
-        self.room.notify_all();
-    }
-
-    /// Has the port's thread send what was called.
-    fn ring(&self) {
-        self.is_called.store(true, Ordering::SeqCst);
-        if self.is_asleep.swap(false, Ordering::SeqCst)
-            && let Some(waker) = &self.waker
-        {
-            waker.wake();
-        }
-    }
-}
 
 /// A process of a table of rows; its worker threads share it by reference. Rows that are here when
 /// it is dropped are lost with it: drop it when all processes are done.
 pub struct KeySession {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -99,7 +44,7 @@ pub struct KeyStatistics {
 
 /// What is called, with the values of all keys.
 #[derive(Clone, Copy)]
-enum Wish<'a> {
+pub(super) enum Wish<'a> {
     Pull,
     Push(&'a [f32]),
     Set(&'a [f32]),
@@ -341,100 +286,13 @@ impl KeySession {
         Ok(far)
     }
 
-    fn op<'a>(&self, wish: Wish<'a>, position: usize) -> Op<'a> {
+    pub(super) fn op<'a>(&self, wish: Wish<'a>, position: usize) -> Op<'a> {
         let row_len = usize::from(self.shared.table.row_len);
         let row = |values: &'a [f32]| &values[position * row_len..][..row_len];
         match wish {
             Wish::Pull | Wish::Localize => Op::Pull,
             Wish::Push(values) => Op::Add(row(values)),
             Wish::Set(values) => Op::Set(row(values)),
-        }
-    }
-
-    /// Hands the keys at these positions to the engine, as a call of their own.
-    fn submit(
-        &self,
-        keys: &[u64],
-        far: &[usize],
-        wish: Wish<'_>,
-    ) -> Result<Arc<Pending>, KeyError> {
-        let asked = far.iter().map(|position| keys[*position]).collect();
-        let pulls = matches!(wish, Wish::Pull);
-        let call = Pending::new(asked, self.shared.table.row_len, pulls);
-        self.enter(&call, keys, far, wish, false)?;
-        Ok(call)
-    }
-
-    /// Hands the keys at these positions to the engine. In the call they have the places of `keys`
-    /// or (not `is_whole`) those of `far`.
-    fn enter(
-        &self,
-        call: &Arc<Pending>,
-        keys: &[u64],
-        far: &[usize],
-        wish: Wish<'_>,
-        is_whole: bool,
-    ) -> Result<(), KeyError> {
-        if far.is_empty() {
-            return Ok(());
-        }
-        let key_count = u32::try_from(far.len()).unwrap_or(u32::MAX);
-        let begun = Instant::now();
-        let mut engine = self.shared.lock();
-        let place = engine.calls.insert(call, key_count)?;
-        let mut entered = 0;
-        let failure = loop {
-            let Some(position) = far.get(entered) else { break None };
-            let at = if is_whole { *position } else { entered };
-            let number = number(place, u32::try_from(at).unwrap_or(u32::MAX));
-            let Engine { process, calls, .. } = &mut *engine;
-            let mut ears = Ears { calls };
-            let key = keys[*position];
-            let result = match wish {
-                Wish::Localize => process.localize(key, number, &mut ears),
-                _ => process.call(key, self.op(wish, *position), number, &mut ears),
-            };
-            match result {
-                Ok(()) => entered += 1,
-                Err(CallError::Full) => match self.wait_for_room(engine, begun) {
-                    Ok(again) => engine = again,
-                    Err((again, None)) => {
-                        engine = again;
-                        let keys = far[entered..].iter().map(|position| keys[*position]);
-                        let waited = begun.elapsed();
-                        break Some(KeyError::Full { keys: keys.collect(), waited });
-                    }
-                    Err((again, Some(failure))) => {
-                        engine = again;
-                        break Some(failure);
-                    }
-                },
-                Err(error) => break Some(error.into()),
-            }
-        };
-        let missing = far.len() - entered;
-        engine.calls.withdraw(place, u32::try_from(missing).unwrap_or(u32::MAX));
-        drop(engine);
-        self.shared.ring();
-        failure.map_or(Ok(()), Err)
-    }
-
-    /// Lets the port's thread go on until something may have become free.
-    fn wait_for_room<'a>(
-        &'a self,
-        mut engine: MutexGuard<'a, Engine>,
-        begun: Instant,
-    ) -> Result<MutexGuard<'a, Engine>, (MutexGuard<'a, Engine>, Option<KeyError>)> {
-        self.shared.ring();
-        let rest = self.shared.call_timeout.checked_sub(begun.elapsed());
-        let Some(rest) = rest.filter(|rest| !rest.is_zero()) else { return Err((engine, None)) };
-        engine.waiting_count += 1;
-        let woken = self.shared.room.wait_timeout(engine, rest.min(ROOM_WAIT_MAX));
-        engine = woken.unwrap_or_else(PoisonError::into_inner).0;
-        engine.waiting_count -= 1;
-        match engine.calls.failure().cloned() {
-            Some(failure) => Err((engine, Some(failure))),
-            None => Ok(engine),
         }
     }
 
@@ -476,28 +334,3 @@ impl Drop for KeySession {
         }
     }
 }
-
-/// What the engine says while a worker thread calls it: nothing leaves before the port's thread
-/// has its turn.
-struct Ears<'a> {
-    calls: &'a mut Calls,
-}
-
-impl Outbox for Ears<'_> {
-    fn send(&mut self, _: To, _: &[u8]) {
-        debug_assert!(false, "calls leave with the next flush");
-    }
-}
-
-impl Sink for Ears<'_> {
-    fn done(&mut self, call: u64, _key: u64, value: Option<&[f32]>) {
-        self.calls.complete(call, value);
-    }
-
-    fn lost(&mut self, _: u64) {
-        debug_assert!(false, "only a frame of the box says so");
-    }
-}
-
-/// A caller that waits for room looks this often at least.
-const ROOM_WAIT_MAX: Duration = Duration::from_millis(20);
