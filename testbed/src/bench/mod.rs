@@ -10,6 +10,7 @@
 //! | `usage` | CPU time and bytes sent of a process |
 //! | `forged` | what a forger costs a job at its quota |
 //! | `gate` | instructions per packet against committed figures |
+//! | `keys` | operations on rows that move between processes |
 //! | `process` | starts weft-node, weft-bench and dpdk-testpmd, reads what they measured and the CPU they used |
 //! | `config` | writes the node's configuration |
 //! | `place` | CPUs and folder |
@@ -23,6 +24,7 @@ mod config;
 pub mod forged;
 pub mod gate;
 pub mod interrupt;
+pub mod keys;
 pub mod member;
 mod network;
 pub mod peers;

@@ -1,8 +1,10 @@
-//! `weft bench aggregator|allreduce|forged|gate`.
+//! `weft bench aggregator|allreduce|forged|gate|keys`.
 
 use clap::Subcommand;
 
-use super::{Format, Outcome, bench_aggregator, bench_allreduce, bench_forged, bench_gate};
+use super::{
+    Format, Outcome, bench_aggregator, bench_allreduce, bench_forged, bench_gate, bench_keys,
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -30,6 +32,11 @@ pub(crate) enum BenchCommand {
     /// Counted by callgrind, so a busy machine changes nothing. Exit status 1 when a figure changed
     /// by more than the tolerance.
     Gate(bench_gate::GateArgs),
+    /// Operations on rows of parameters that move between processes, on loopback
+    ///
+    /// One thread calls at a time. Exit status 1 when a push was lost or counted twice.
+    #[command(after_help = bench_keys::COLUMNS)]
+    Keys(bench_keys::KeysArgs),
 }
 
 pub(crate) fn run(command: BenchCommand, format: Format) -> Outcome {
@@ -39,5 +46,6 @@ pub(crate) fn run(command: BenchCommand, format: Format) -> Outcome {
         BenchCommand::Member => bench_allreduce::run_member(),
         BenchCommand::Forged(arguments) => bench_forged::run(&arguments, format),
         BenchCommand::Gate(arguments) => bench_gate::run(&arguments, format),
+        BenchCommand::Keys(arguments) => bench_keys::run(&arguments, format),
     }
 }

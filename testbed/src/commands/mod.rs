@@ -5,6 +5,7 @@ mod bench_aggregator;
 mod bench_allreduce;
 mod bench_forged;
 mod bench_gate;
+mod bench_keys;
 mod bench_peers;
 pub(crate) mod certs;
 pub(crate) mod cluster;
