@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-use super::{KeysSection, PushSection, ReplicaSection, ServerSection, defaults};
+use super::{PushSection, ReplicaSection, ServerSection, defaults};
 
 /// `[[job]]`
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -54,5 +54,4 @@ macro_rules! named {
         }
     )*};
 }
-named!(JobSection: id, PushSection: job, ServerSection: job, ReplicaSection: job,
-    KeysSection: job);
+named!(JobSection: id, PushSection: job, ServerSection: job, ReplicaSection: job);

@@ -1,6 +1,5 @@
 //! `[[keys]]`: a table of rows whose home this box is.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -16,9 +15,6 @@ use super::defaults;
 pub struct KeysSection {
     /// Index of the job on the wire, below 256.
     pub job: u16,
-    /// Name in statistics and metrics. Default `job` and its id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
     /// Which of the job's tables, below 4096. Default 0.
     #[serde(default)]
     pub table: u16,
