@@ -1,100 +1,99 @@
-//! Factorises a matrix over several processes: the rows of one factor stay where their data is, those
-//! of the other move to whoever works on them next (parameter blocking, as DSGD does it).
+//! Factors a matrix that a seed makes, by parameter blocking: each process has rows of it, and works
+//! in each step on columns that no other works on. Processes are threads here, and so is the home of
+//! the columns' factors; with `[[keys]]` in its file a weft-node is that.
 //!
-//! `cargo run -p weft-client --example matrix_factorisation -- 3`
-//! (processes, each a session of this program, with their box)
+//! `cargo run -p weft-client --example matrix_factorisation`
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Barrier;
-use std::thread;
+use std::sync::{Barrier, Mutex};
+use std::time::Instant;
 
-use anyhow::Context;
-use weft_client::keys::{KeyConfig, KeyHome, KeyHomeConfig, KeySession};
+use weft_client::keys::{KeyConfig, KeyError, KeySession};
+use weft_engine::random::{Seed, SplitMix64};
+use weft_engine::role::keys::{Home, HomeConfig, Outbox, To};
+use weft_wire::{Nanos, frame::UdpAddr};
 
+const PROCESSES: u8 = 3;
 const ROWS: u64 = 120;
-const COLUMNS: u64 = 90;
-const RANK: usize = 4;
-const EPOCHS: usize = 30;
-const RATE: f32 = 0.05;
+const COLUMNS: u32 = 90;
+const RANK: u16 = 8;
 
 fn main() -> anyhow::Result<()> {
-    let count = std::env::args().nth(1).context("missing argument: how many processes")?;
-    let count: u64 = count.parse().context("how many processes is a number")?;
-    anyhow::ensure!((1..=8).contains(&count), "1 to 8 processes, not {count}");
-    let sockets: Result<Vec<_>, _> = (0..=count).map(|_| UdpSocket::bind("127.0.0.1:0")).collect();
-    let addrs: Result<Vec<SocketAddr>, _> = sockets?.iter().map(UdpSocket::local_addr).collect();
-    let addrs = addrs.context("no free port on the loopback")?;
-    // Keys 0.. are the rows' factors, those behind them the columns'.
-    let config = |me| {
-        let keys = u32::try_from(ROWS + COLUMNS).unwrap_or(0);
-        KeyConfig::new(me, addrs[0], &addrs[1..]).rows(keys, 4)
-    };
-    let _home = KeyHome::start(&KeyHomeConfig::of(&config(0)))?;
-    let barrier = Barrier::new(usize::try_from(count)?);
-    let losses = thread::scope(|scope| {
-        let processes = (0..u8::try_from(count).unwrap_or(1)).map(|me| {
-            let (config, barrier) = (config(me), &barrier);
-            scope.spawn(move || work(&config, u64::from(me), count, barrier))
-        });
-        let processes: Vec<_> = processes.collect();
-        let joined = processes.into_iter().map(|process| process.join().expect("no panic"));
-        joined.collect::<anyhow::Result<Vec<f32>>>()
-    })?;
-    let cells = u16::try_from(ROWS * COLUMNS).map_or(1.0, f32::from);
-    println!("{count} processes, mean squared error {:.5}", losses.iter().sum::<f32>() / cells);
-    Ok(())
+    let bind = |_| UdpSocket::bind("127.0.0.1:0");
+    let mut sockets = (0..=PROCESSES).map(bind).collect::<Result<Vec<_>, _>>()?;
+    let mut addrs = sockets.iter().map(UdpSocket::local_addr).collect::<Result<Vec<_>, _>>()?;
+    let (socket, home) = (sockets.remove(0), addrs.remove(0));
+    drop(sockets);
+    let config = KeyConfig::new(home, addrs, 0, RANK, COLUMNS);
+    let (of_home, of_all) = (config.clone(), &config);
+    std::thread::spawn(move || serve(socket, &of_home));
+    let (barrier, loss) = (&Barrier::new(PROCESSES.into()), &Mutex::new(0.0));
+    Ok(std::thread::scope(|scope| {
+        let run = move |me| {
+            let session = KeySession::connect(&KeyConfig { me, ..of_all.clone() })?;
+            train(&session, me.into(), barrier, loss)
+        };
+        let threads: Vec<_> = (0..PROCESSES).map(|me| scope.spawn(move || run(me))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("none panics"))
+    })?)
 }
 
-/// One process: its rows of the matrix, block of columns by block of columns.
-fn work(config: &KeyConfig, me: u64, count: u64, barrier: &Barrier) -> anyhow::Result<f32> {
-    let session = KeySession::connect(config)?;
-    let mine: Vec<u64> = (me * ROWS / count..(me + 1) * ROWS / count).collect();
-    session.localize(&mine)?;
-    let begin = |key: u64| (0..RANK).map(move |i| 0.1 + noise(key * 31 + i as u64) * 0.2);
-    session.set(&mine, &mine.iter().flat_map(|key| begin(*key)).collect::<Vec<_>>())?;
-    let block = |turn: u64| {
-        let at = (me + turn) % count;
-        (ROWS + at * COLUMNS / count..ROWS + (at + 1) * COLUMNS / count).collect::<Vec<u64>>()
-    };
-    let own = block(0);
-    session.set(&own, &own.iter().flat_map(|key| begin(*key)).collect::<Vec<_>>())?;
-    let mut loss = 0.0;
-    for _ in 0..EPOCHS {
-        loss = 0.0;
-        for turn in 0..count {
-            barrier.wait();
-            let columns = block(turn);
-            session.localize(&columns)?;
-            for row in &mine {
-                for column in &columns {
-                    loss += step(&session, *row, *column)?;
+/// A process keeps the factors of its rows; those of the columns are the table's rows.
+fn train(keys: &KeySession, me: u64, all: &Barrier, loss: &Mutex<f32>) -> Result<(), KeyError> {
+    let count = u64::from(PROCESSES);
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    let rows = (me..ROWS).step_by(PROCESSES.into());
+    let mut rows: Vec<_> = rows.map(|row| (row, factor(1, row))).collect();
+    for epoch in 0..30 {
+        for step in 0..count {
+            all.wait();
+            let columns = (me + step) % count..COLUMNS.into();
+            let columns: Vec<u64> = columns.step_by(PROCESSES.into()).collect();
+            keys.localize(&columns)?;
+            for column in columns {
+                let mut other = vec![0.0; RANK.into()];
+                for (row, own) in &mut rows {
+                    keys.pull(&[column], &mut other)?;
+                    let error = dot(&factor(3, *row), &factor(2, column)) - dot(own, &other);
+                    let update: Vec<f32> = own.iter().map(|own| 0.1 * error * own).collect();
+                    keys.push(&[column], &update)?;
+                    own.iter_mut().zip(&other).for_each(|(own, it)| *own += 0.1 * error * it);
+                    *loss.lock().expect("none panics") += error * error;
                 }
             }
         }
+        if all.wait().is_leader() {
+            let sum = std::mem::take(&mut *loss.lock().expect("none panics"));
+            println!("epoch {epoch}: loss {:.6}", sum / (ROWS as f32 * COLUMNS as f32));
+        }
     }
-    barrier.wait();
-    Ok(loss)
+    Ok(())
 }
 
-/// Works on one cell; all that it needs is here.
-fn step(session: &KeySession, row: u64, column: u64) -> anyhow::Result<f32> {
-    let mut factors = [0.0; 2 * RANK];
-    session.pull(&[row, column], &mut factors)?;
-    let (left, right) = factors.split_at(RANK);
-    let product: f32 = left.iter().zip(right).map(|(a, b)| a * b).sum();
-    let error = cell(row, column - ROWS) - product;
-    let terms: Vec<f32> = right.iter().chain(left).map(|factor| RATE * error * factor).collect();
-    session.push(&[row, column], &terms)?;
-    Ok(error * error)
+fn factor(kind: u64, index: u64) -> Vec<f32> {
+    let mut random = SplitMix64::new(kind << 32 | index);
+    (0..RANK).map(|_| (random.next_u64() % 1000) as f32 / 1000.0 - 0.5).collect()
 }
 
-/// The matrix: a product of two factors that nobody tells.
-fn cell(row: u64, column: u64) -> f32 {
-    (0..RANK as u64).map(|i| noise(row * 7 + i) * noise(column * 11 + i + 1_000_000)).sum()
+/// The home of the table.
+fn serve(socket: UdpSocket, keys: &KeyConfig) {
+    let processes: Vec<UdpAddr> = keys.processes.iter().map(|addr| (*addr).into()).collect();
+    let table = keys.check().expect("it is good");
+    let config = HomeConfig { table, processes: &processes, death_timeout: Nanos::MAX };
+    let mut home = Home::new(&config, &Seed::from(1), Nanos(0)).expect("it is good");
+    let (begun, mut octets) = (Instant::now(), [0; 2048]);
+    let mut out = Out(socket, &keys.processes);
+    while let Ok((len, source)) = out.0.recv_from(&mut octets) {
+        let now = Nanos::from_millis(begun.elapsed().as_secs() * 1000);
+        let _ = home.handle_datagram(now, source.into(), &octets[..len], &mut out);
+    }
 }
 
-/// A number from 0 to 1 that its place decides.
-fn noise(place: u64) -> f32 {
-    let word = (place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    u16::try_from(word & 0xffff).map_or(0.0, f32::from) / 65_536.0
+struct Out<'a>(UdpSocket, &'a [SocketAddr]);
+
+impl Outbox for Out<'_> {
+    fn send(&mut self, to: To, datagram: &[u8]) {
+        let To::Process(process) = to else { return };
+        let _ = self.0.send_to(datagram, self.1[usize::from(process)]);
+    }
 }

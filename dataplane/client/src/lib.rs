@@ -24,8 +24,8 @@
 //! | [`Error`] | why not; names the members that are missing |
 //! | [`checkpoint`] | what a job keeps of itself, to begin again with as many workers or others |
 //! | [`payload`] | the caller's vectors, as engines take and give them |
-//! | [`keys`] | rows of parameters that move between the processes of a job |
 //! | [`rounds`] | an allreduce's stream to its controller: paused and resized at the boundary of a round |
+//! | [`keys`] | tables of rows of parameters that move between processes |
 //! | [`push`] | asynchronous SGD: updates pushed to a parameter server, its model pulled |
 //!
 //! The state machines are `weft_engine::role::{worker, push}`; here are the port, the clock and the

@@ -30,3 +30,16 @@ fn an_example_ends_with_a_sentence_and_not_with_a_type() {
         assert!(!said.contains(['{', '}']), "{name}: {said}");
     }
 }
+
+#[test]
+fn the_factors_of_a_matrix_are_found() {
+    let output = example("matrix_factorisation", &[]);
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let losses: Vec<f64> = said
+        .lines()
+        .map(|line| line.rsplit(' ').next().and_then(|loss| loss.parse().ok()).expect("a loss"))
+        .collect();
+    let (first, last) = (losses[0], losses[losses.len() - 1]);
+    assert!(losses.len() == 30 && last < first / 100.0, "{said}");
+}

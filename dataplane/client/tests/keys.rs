@@ -1,215 +1,382 @@
-//! Sessions of keys over UDP on the loopback, each process one session of this program, and their
-//! box: what peers' functional tests check, in our own words.
+//! Rows that move between processes, over UDP on loopback and over memory, with a home beside an
+//! aggregator as a node has it.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weft_client::keys::{KeptRow, KeyConfig, KeyError, KeyHome, KeyHomeConfig, KeySession, OnLoss};
+use weft_client::keys::{KeyConfig, KeyError, KeySession};
+use weft_engine::random::Seed;
+use weft_engine::role::aggregator::Aggregator;
+use weft_engine::role::keys::{CallError, TableConfig};
+use weft_engine::table::{BoxConfig, Table};
+use weft_io::udp::{UdpConfig, UdpPort};
+use weft_io::{Port, memory};
+use weft_kernel::Kernels;
+use weft_lane::{Homes, KeyTable, Keyed, RoleLane};
+use weft_wire::frame::Endpoint;
+use weft_wire::{JobId, Nanos};
 
-const ROW_LEN: u16 = 4;
+const ROW_LEN: u16 = 8;
+const KEYS: u32 = 300;
+const FIRST: u64 = 1_000;
+const DEATH: Duration = Duration::from_millis(700);
 
-/// Addresses that nobody uses.
-fn free_addrs(count: usize) -> Vec<SocketAddr> {
-    let sockets: Vec<_> =
-        (0..count).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a free port")).collect();
-    sockets.iter().map(|socket| socket.local_addr().expect("it has one")).collect()
+/// The home and the processes of a table.
+struct Site {
+    home: SocketAddr,
+    processes: Vec<SocketAddr>,
 }
 
-/// A box and its processes, all of which have joined.
-struct Job {
-    home: Option<KeyHome>,
-    home_config: KeyHomeConfig,
-    sessions: Vec<KeySession>,
-}
+impl Site {
+    /// On ports of loopback that are free now.
+    fn on_loopback(processes: u8) -> Self {
+        let sockets: Vec<_> =
+            (0..=processes).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        let mut addrs: Vec<_> = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
+        let home = addrs.pop().unwrap();
+        Self { home, processes: addrs }
+    }
 
-impl Job {
-    fn start(processes: usize, keys: u32, change: impl Fn(KeyConfig) -> KeyConfig) -> Self {
-        let addrs = free_addrs(processes + 1);
-        let (home, processes) = addrs.split_first().expect("one at least");
-        let configs: Vec<_> = (0..)
-            .zip(processes)
-            .map(|(me, _)| change(KeyConfig::new(me, *home, processes).rows(keys, ROW_LEN)))
-            .collect();
-        let home_config = KeyHomeConfig::of(&configs[0]).death_timeout(Duration::from_millis(700));
-        let home = Some(KeyHome::start(&home_config).expect("the box starts"));
-        let joining = configs.into_iter().map(|config| {
-            thread::spawn(move || KeySession::connect(&config).expect("the process joins"))
-        });
-        let joining: Vec<_> = joining.collect();
-        let sessions = joining.into_iter().map(|thread| thread.join().expect("it joins")).collect();
-        Self { home, home_config, sessions }
+    fn in_memory(processes: u8) -> Self {
+        let addr = |host| SocketAddr::from(([10, 0, 0, host], 4000));
+        Self { home: addr(100), processes: (1..=processes).map(addr).collect() }
+    }
+
+    fn config(&self, me: u8) -> KeyConfig {
+        let mut config = KeyConfig::new(self.home, self.processes.clone(), me, ROW_LEN, KEYS)
+            .job(3)
+            .first_key(FIRST)
+            .call_timeout(Duration::from_secs(20));
+        config.beat = Duration::from_millis(50);
+        config.limits.queued_max = 4096;
+        config
+    }
+
+    /// Runs the home on `port` while `work` goes on in this thread.
+    fn with_home<P: Port + Send, R>(&self, port: P, work: impl FnOnce() -> R) -> R {
+        let local = Endpoint { mac: port.info().mac, addr: self.home };
+        let config = BoxConfig {
+            local,
+            shards: 1,
+            mtu: 1500,
+            jobs: Vec::new(),
+            rows: Vec::new(),
+            pushes: Vec::new(),
+        };
+        let table = TableConfig {
+            job: JobId(3),
+            table: 0,
+            row_len: ROW_LEN,
+            first_key: FIRST,
+            key_count: KEYS,
+            processes: u8::try_from(self.processes.len()).unwrap(),
+            payload_max: 1472,
+        };
+        let death_timeout = Nanos(u64::try_from(DEATH.as_nanos()).unwrap());
+        let tables = [KeyTable { table, processes: self.processes.clone(), death_timeout }];
+        let homes = Homes::new(local, &tables, &Seed::from(42));
+        let engine = Aggregator::new(&Table::new(config).unwrap(), 0, 42, Kernels::detect());
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut lane = RoleLane::new(port, Keyed::new(engine, homes));
+                let origin = Instant::now();
+                while !stop.load(Ordering::Relaxed) {
+                    let now = Nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap());
+                    if lane.breathe(now, &mut ()) == 0 {
+                        lane.port_mut().wait(1_000_000);
+                    }
+                }
+            });
+            // Also when `work` panics, or nobody would hear of it.
+            let _stop = StopOnDrop(&stop);
+            work()
+        })
+    }
+
+    fn with_udp_home<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.with_home(UdpPort::open(&UdpConfig::new(self.home)).unwrap(), work)
     }
 }
 
-fn same(config: KeyConfig) -> KeyConfig {
-    config
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Connects all processes, each in a thread of its own, and lets `work` use them.
+fn connect(site: &Site) -> Vec<KeySession> {
+    let count = u8::try_from(site.processes.len()).unwrap();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|me| scope.spawn(move || KeySession::connect(&site.config(me)).unwrap()))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn over_udp(processes: u8, work: impl FnOnce(&[KeySession])) {
+    let site = Site::on_loopback(processes);
+    site.with_udp_home(|| work(&connect(&site)));
+}
+
+fn over_memory(processes: u8, work: impl FnOnce(&[KeySession])) {
+    let site = Site::in_memory(processes);
+    let names = ["home", "p0", "p1", "p2"];
+    let mut ports = memory::hub(1024, 1500, &names[..=usize::from(processes)]);
+    let home = ports.remove(0);
+    site.with_home(home, || {
+        let sessions: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..processes)
+                .zip(ports)
+                .map(|(me, port)| {
+                    let config = site.config(me);
+                    scope.spawn(move || KeySession::over(port, &config).unwrap())
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        work(&sessions);
+    });
+}
+
+fn row(value: f32) -> Vec<f32> {
+    vec![value; usize::from(ROW_LEN)]
+}
+
+fn pulled(session: &KeySession, key: u64) -> f32 {
+    let mut values = row(0.0);
+    session.pull(&[key], &mut values).unwrap();
+    assert!(values.iter().all(|value| *value == values[0]), "a torn row: {values:?}");
+    values[0]
+}
+
+fn is_local(session: &KeySession, key: u64) -> bool {
+    session.pull_if_local(key, &mut row(0.0)).unwrap()
+}
+
+/// Every thread pushes and pulls one key while everybody localizes it; nothing is lost or counted
+/// twice, and each thread sees what it has pushed.
+fn hot_key(sessions: &[KeySession], threads: usize, rounds: u32, localize_every: u32) {
+    let key = FIRST + 7;
+    let barrier = Barrier::new(sessions.len() * threads);
+    thread::scope(|scope| {
+        for session in sessions {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let mut last = 0.0;
+                    for round in 0..rounds {
+                        if round % localize_every == 0 {
+                            session.localize(&[key]).unwrap();
+                        }
+                        session.push(&[key], &row(1.0)).unwrap();
+                        let now = pulled(session, key);
+                        assert!(now > last, "{now} after {last}: an own push is not seen");
+                        last = now;
+                    }
+                });
+            }
+        }
+    });
+    let count = u32::try_from(sessions.len() * threads).unwrap() * rounds;
+    for session in sessions {
+        assert_eq!(f64::from(pulled(session, key)), f64::from(count));
+    }
 }
 
 #[test]
-fn rows_begin_in_equal_ranges_and_are_where_they_were_localized() {
-    let job = Job::start(3, 36, same);
-    let mut row = [0.0; 4];
-    for key in 0..36 {
-        for (process, session) in (0..).zip(&job.sessions) {
-            let is_here = session.pull_if_local(key, &mut row).expect("a key");
-            assert_eq!(is_here, key / 12 == process, "key {key} at process {process}");
+fn one_hot_key_moves_between_two_processes_and_its_sum_is_exact() {
+    over_udp(2, |sessions| {
+        hot_key(sessions, 2, 10_000, 1_000);
+        let moved: u64 = sessions.iter().map(|it| it.statistics().process.localizes).sum();
+        assert!(moved > 0, "the row has moved");
+    });
+}
+
+#[test]
+fn one_hot_key_moves_all_the_time_between_three_processes() {
+    over_memory(3, |sessions| hot_key(sessions, 2, 300, 3));
+}
+
+fn locality(sessions: &[KeySession]) {
+    let keys: Vec<u64> = (FIRST..FIRST + u64::from(KEYS)).collect();
+    for session in sessions {
+        session.localize(&keys).unwrap();
+        assert!(keys.iter().all(|key| is_local(session, *key)));
+        let before = session.statistics().process.accesses;
+        session.push(&keys, &row(1.0).repeat(keys.len())).unwrap();
+        assert_eq!(session.statistics().process.accesses, before, "nothing left the process");
+        for other in sessions.iter().filter(|other| !std::ptr::eq(*other, session)) {
+            assert!(keys.iter().all(|key| !is_local(other, *key)));
         }
     }
-    job.sessions[2].localize(&[0, 1, 13, 30]).expect("they come");
-    for key in [0, 1, 13, 30] {
-        assert!(job.sessions[2].pull_if_local(key, &mut row).expect("a key"));
-        assert!(!job.sessions[0].pull_if_local(key, &mut row).expect("a key"));
-    }
+    let expected = f32::from(u8::try_from(sessions.len()).unwrap());
+    assert!(keys.iter().all(|key| pulled(&sessions[0], *key) == expected));
 }
 
 #[test]
-fn operations_on_many_keys_give_known_values() {
-    let job = Job::start(3, 100, same);
-    let keys: Vec<u64> = (0..100).collect();
-    let value_of = |key: u64, add: f32| {
-        let key = f32::from(u8::try_from(key).expect("small"));
-        [key, key * 2.0, add, -key]
-    };
-    let values: Vec<f32> = keys.iter().flat_map(|key| value_of(*key, 1.0)).collect();
-    job.sessions[0].set(&keys, &values).expect("set");
-    let terms: Vec<f32> = keys.iter().flat_map(|_| [0.0, 0.0, 1.0, 0.0]).collect();
-    let tickets: Vec<_> =
-        job.sessions.iter().map(|session| session.start_push(&keys, &terms)).collect();
-    for ticket in tickets {
-        ticket.expect("pushed").wait().expect("added");
-    }
-    job.sessions[1].localize(&keys[20..70]).expect("they come");
-    for session in &job.sessions {
-        let mut read = vec![0.0; 400];
-        session.pull(&keys, &mut read).expect("pulled");
-        let expected: Vec<f32> = keys.iter().flat_map(|key| value_of(*key, 4.0)).collect();
-        assert_eq!(read, expected);
-        let ticket = session.start_pull(&keys[50..60]).expect("asked");
-        assert_eq!(ticket.wait().expect("pulled"), expected[200..240]);
-    }
+fn rows_are_where_they_were_localized_over_udp() {
+    over_udp(3, locality);
 }
 
 #[test]
-fn one_hot_key_that_everybody_wants_has_the_exact_sum() {
-    const PUSHES: u16 = 2_000;
-    const EVERY: u16 = 20;
-    let job = Job::start(3, 1, same);
-    let threads = job.sessions.iter().flat_map(|session| [session.clone(), session.clone()]);
-    let all_begin = Arc::new(Barrier::new(6));
-    let threads: Vec<_> = threads
-        .map(|session| {
-            let all_begin = Arc::clone(&all_begin);
-            thread::spawn(move || {
-                all_begin.wait();
-                let mut tickets = Vec::new();
-                let mut row = [0.0; 4];
-                for push in 0..PUSHES {
-                    if push % EVERY == 0 {
-                        // Or the process that has the row is done before anybody gets it.
-                        thread::sleep(Duration::from_millis(1));
-                        session.localize(&[0]).expect("it comes");
+fn rows_are_where_they_were_localized_over_memory() {
+    over_memory(2, locality);
+}
+
+/// Calls of many keys, here and elsewhere, against what they should give.
+#[test]
+fn many_keys_have_the_values_that_were_set_and_pushed() {
+    over_udp(3, |sessions| {
+        let keys: Vec<u64> = (FIRST..FIRST + u64::from(KEYS)).rev().collect();
+        let values: Vec<f32> = (0..KEYS * u32::from(ROW_LEN))
+            .map(|value| f32::from(u16::try_from(value).unwrap()))
+            .collect();
+        sessions[0].set(&keys, &values).unwrap();
+        let ticket = sessions[1].start_push(&keys, &values).unwrap();
+        ticket.wait().unwrap();
+        let all = sessions[2].start_pull(&keys).unwrap();
+        let twice: Vec<f32> = values.iter().map(|value| value * 2.0).collect();
+        assert_eq!(all.wait().unwrap(), twice);
+        // Some are here now, some are not.
+        sessions[2].localize(&keys[3..90]).unwrap();
+        let mut found = vec![0.0; values.len()];
+        sessions[2].pull(&keys, &mut found).unwrap();
+        assert_eq!(found, twice);
+        assert_eq!(sessions[2].start_pull(&keys).unwrap().wait().unwrap(), twice);
+        sessions[1].set(&keys, &values).unwrap();
+        sessions[0].pull(&keys, &mut found).unwrap();
+        assert_eq!(found, values);
+    });
+}
+
+/// Tickets of one thread on one key happen in the order of its calls, while another thread of its
+/// process has the row come and another process takes it away.
+#[test]
+fn a_threads_tickets_are_not_overtaken_by_another_threads_localize() {
+    over_udp(2, |sessions| {
+        let key = FIRST;
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for session in sessions {
+                let stop = &stop;
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        session.localize(&[key]).unwrap();
                     }
-                    tickets.push(session.start_push(&[0], &[1.0, 0.0, 0.0, 2.0]).expect("pushed"));
-                    if push % 16 == 0 {
-                        let before = row[0];
-                        session.pull(&[0], &mut row).expect("pulled");
-                        assert!(row[0] >= f32::from(push + 1), "its own pushes are in");
-                        assert!(row[0] >= before, "the row does not grow younger");
-                    }
-                }
-                for ticket in tickets {
-                    ticket.wait().expect("added");
-                }
-            })
-        })
-        .collect();
-    for thread in threads {
-        thread.join().expect("no assertion fails");
-    }
-    let mut row = [0.0; 4];
-    job.sessions[0].pull(&[0], &mut row).expect("pulled");
-    assert_eq!(row, [12_000.0, 0.0, 0.0, 24_000.0]);
-    let moves: u64 =
-        job.sessions.iter().map(|session| session.statistics().engine.rows_taken).sum();
-    assert!(moves > 20, "{moves}");
+                });
+            }
+            let _stop = StopOnDrop(&stop);
+            for round in 1..=1_500_u16 {
+                let session = &sessions[0];
+                let set = session.start_set(&[key], &row(f32::from(round) * 10.0)).unwrap();
+                let push = session.start_push(&[key], &row(1.0)).unwrap();
+                let pull = session.start_pull(&[key]).unwrap();
+                let values = pull.wait().unwrap();
+                assert_eq!(values, row(f32::from(round) * 10.0 + 1.0));
+                assert!(set.is_finished() && push.is_finished(), "they came before");
+                set.wait().unwrap();
+                push.wait().unwrap();
+            }
+        });
+    });
 }
 
 #[test]
-fn a_box_that_restarts_in_the_middle_of_moves_loses_nothing() {
-    let mut job = Job::start(3, 50, same);
-    let workers: Vec<_> = (0_u64..)
-        .zip(job.sessions.clone())
-        .map(|(worker, session)| {
-            thread::spawn(move || {
-                for step in 0..1_500_u64 {
-                    let key = (step * 7 + worker * 13) % 50;
-                    if step % 5 == 0 {
-                        session.localize(&[key]).expect("it comes");
-                    }
-                    session.push(&[key], &[1.0; 4]).expect("added");
-                }
-            })
-        })
-        .collect();
-    for _ in 0..2 {
-        thread::sleep(Duration::from_millis(60));
-        job.home = None;
-        job.home = Some(KeyHome::start(&job.home_config).expect("it begins again"));
-    }
-    for worker in workers {
-        worker.join().expect("nothing is lost");
-    }
-    let keys: Vec<u64> = (0..50).collect();
-    let mut rows = vec![0.0; 200];
-    job.sessions[1].pull(&keys, &mut rows).expect("pulled");
-    assert_eq!(rows.iter().sum::<f32>(), 4.0 * 3.0 * 1_500.0);
+fn calls_that_cannot_be_are_named_and_change_nothing() {
+    over_udp(2, |sessions| {
+        let session = &sessions[0];
+        let unknown = FIRST + u64::from(KEYS);
+        let refused = |error| match error {
+            KeyError::Call(error) => error,
+            other => panic!("{other}"),
+        };
+        let two = [FIRST, unknown];
+        let error = session.push(&two, &row(1.0).repeat(2)).unwrap_err();
+        assert_eq!(refused(error), CallError::UnknownKey(unknown));
+        let error = session.localize(&two).unwrap_err();
+        assert_eq!(refused(error), CallError::UnknownKey(unknown));
+        let error = session.pull(&[FIRST - 1], &mut row(0.0)).unwrap_err();
+        assert_eq!(refused(error), CallError::UnknownKey(FIRST - 1));
+        let error = session.set(&[FIRST], &[1.0; 3]).unwrap_err();
+        assert_eq!(refused(error), CallError::RowLen { given: 3, row_len: ROW_LEN });
+        let error = session.push(&[FIRST, FIRST + 1], &row(1.0)).unwrap_err();
+        assert!(matches!(error, KeyError::Values { given: 8, keys: 2, row_len: ROW_LEN }));
+        assert_eq!(pulled(session, FIRST), 0.0);
+        assert_eq!(pulled(&sessions[1], FIRST), 0.0);
+    });
+}
+
+/// More operations than have room: they wait for it, and all happen.
+#[test]
+fn what_has_no_room_waits_for_it() {
+    over_udp(2, |sessions| {
+        // The other process's half.
+        let keys: Vec<u64> = (FIRST..FIRST + u64::from(KEYS) / 2).collect();
+        let tickets: Vec<_> = (0..60)
+            .map(|_| sessions[1].start_push(&keys, &row(1.0).repeat(keys.len())).unwrap())
+            .collect();
+        for ticket in tickets {
+            ticket.wait().unwrap();
+        }
+        assert!(keys.iter().all(|key| pulled(&sessions[0], *key) == 60.0));
+    });
 }
 
 #[test]
-fn a_job_that_loses_rows_ends_with_an_error_that_names_them() {
-    let mut job = Job::start(3, 30, |config| config.timeout(Duration::from_secs(20)));
-    let dead = job.sessions.remove(1);
-    dead.close();
-    let error = job.sessions[0].push(&[12], &[1.0; 4]).expect_err("its row is gone");
-    // The lowest living process is told of what is lost.
-    assert!(matches!(error, KeyError::Lost { first: 10, others: _ }), "{error}");
-    assert!(error.to_string().starts_with("rows are lost with a process that died, key 10 and"));
+fn what_never_has_room_is_an_error_that_names_the_keys_in_bounded_time() {
+    let site = Site::on_loopback(2);
+    site.with_udp_home(|| {
+        let mut sessions = thread::scope(|scope| {
+            let threads = [0, 1].map(|me| {
+                let mut config = site.config(me).call_timeout(Duration::from_millis(200));
+                config.limits.active_keys_max = 4;
+                scope.spawn(move || KeySession::connect(&config).unwrap())
+            });
+            threads.map(|thread| thread.join().unwrap()).into_iter().collect::<Vec<_>>()
+        });
+        // Nobody answers for the first half any more.
+        drop(sessions.remove(0));
+        let keys: Vec<u64> = (FIRST..FIRST + 6).collect();
+        let begun = Instant::now();
+        let error = sessions[0].start_push(&keys, &row(1.0).repeat(6)).unwrap_err();
+        let KeyError::Full { keys: refused, .. } = error else { panic!("{error}") };
+        assert_eq!(refused, keys[4..]);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    });
 }
 
 #[test]
-fn a_job_may_go_on_from_what_it_kept() {
-    let kept = |key: u64| {
-        let value = vec![f32::from(u8::try_from(key).expect("small")); 4];
-        Some(KeptRow { value, lasts: Vec::new() })
-    };
-    let on_loss = OnLoss::Restore(Arc::new(kept));
-    let mut job = Job::start(3, 30, |config| config.on_loss(on_loss.clone()));
-    drop(job.sessions.remove(2));
-    let mut row = [0.0; 4];
-    job.sessions[1].pull(&[25], &mut row).expect("it is restored");
-    assert_eq!(row, [25.0; 4]);
-    job.sessions[1].pull(&[15], &mut row).expect("nothing happened to it");
-    assert_eq!(row, [0.0; 4]);
+fn a_lost_process_is_an_error_that_names_its_keys_in_bounded_time() {
+    let site = Site::on_loopback(3);
+    site.with_udp_home(|| {
+        let mut sessions = connect(&site);
+        drop(sessions.remove(2));
+        let begun = Instant::now();
+        // The last third was there. Who is to restore the rows hears first.
+        let key = FIRST + u64::from(KEYS) - 1;
+        let error = sessions[0].push(&[key], &row(1.0)).unwrap_err();
+        let KeyError::RowsLost { keys } = &error else { panic!("{error}") };
+        assert!(keys.iter().all(|key| (FIRST + 200..FIRST + 300).contains(key)), "{keys:?}");
+        assert!(error.to_string().contains("restart the job"), "{error}");
+        assert!(begun.elapsed() < DEATH * 8, "{:?}", begun.elapsed());
+        let error = sessions[0].pull_if_local(FIRST, &mut row(0.0)).unwrap_err();
+        assert!(matches!(error, KeyError::RowsLost { .. }), "{error}");
+    });
 }
 
 #[test]
-fn bad_input_is_one_clear_error() {
-    let addrs = free_addrs(2);
-    let config = |keys, row_len| KeyConfig::new(0, addrs[0], &addrs[1..]).rows(keys, row_len);
-    let refused = |config: &KeyConfig| KeySession::connect(config).expect_err("bad").to_string();
-    assert!(refused(&config(0, 4)).contains("a table of 0 keys cannot be made"));
-    assert!(refused(&config(9, 2_000)).contains("use shorter rows, fewer processes"));
-    assert!(refused(&KeyConfig::new(0, addrs[0], &[])).contains("one address for each"));
-    let unheard = config(9, 4).connect_timeout(Duration::from_millis(100));
-    assert!(refused(&unheard).contains("could not be joined within 100ms"));
-
-    let job = Job::start(2, 10, same);
-    let session = &job.sessions[0];
-    let says = |error: KeyError| error.to_string();
-    let unknown = session.push(&[10], &[0.0; 4]).expect_err("no such key");
-    assert!(says(unknown).starts_with("key 10 is not in the table"));
-    let short = session.push(&[1], &[0.0; 3]).expect_err("too short");
-    assert_eq!(says(short), "3 elements were given for 1 keys: rows have 4 elements each");
+fn a_home_that_is_not_there_is_an_error_that_names_it() {
+    let site = Site::on_loopback(2);
+    let config = site.config(0).connect_timeout(Duration::from_millis(100));
+    let error = KeySession::connect(&config).unwrap_err();
+    let KeyError::NoHome { home, .. } = error else { panic!("{error}") };
+    assert_eq!(home, site.home);
 }

@@ -17,7 +17,7 @@ use weft_kernel::Kernels;
 use weft_wire::{MacAddr, Nanos};
 
 use crate::wrap::{Capture, Wrapped, fault_config};
-use crate::{LanePort, Relay, Ring, Settings, SteeredPort, steer};
+use crate::{Homes, LanePort, Relay, Ring, Settings, SteeredPort, steer};
 
 /// The port of lane 0 and those of the others.
 pub type LanePorts<P, S> = (LanePort<P>, Vec<LanePort<S>>);
@@ -51,6 +51,15 @@ impl Settings {
             true => lane.unsettled(),
             false => lane,
         }
+    }
+
+    /// The homes of the box's tables of rows, at the address that `table` has.
+    ///
+    /// # Panics
+    /// If a table was changed since it was judged.
+    #[must_use]
+    pub fn homes(&self, table: &Table, seed: &Seed) -> Homes {
+        Homes::new(table.config().local, &self.tables, seed)
     }
 
     /// A controller may have the box hold more than its file says.

@@ -5,6 +5,7 @@
 //! | [`Settings`] | are what a configuration means, and make engines and lanes of it |
 //! | [`RoleLane`] | breathes: receives a burst, lets its engine decide, sends what it says |
 //! | [`LaneEngine`] | is what a lane asks of its engine |
+//! | [`Keyed`] | puts homes of tables of rows beside an engine |
 //! | [`LaneMap`] | decides which lane a frame belongs to |
 //! | [`SteeredPort`] | hands frames between lanes |
 //! | [`DrawTape`] | keeps what an engine draws |
@@ -17,6 +18,7 @@ mod assemble;
 mod breath;
 mod draws;
 mod engine;
+mod keys;
 mod settings;
 mod steer;
 mod steered;
@@ -26,7 +28,8 @@ pub use assemble::LanePorts;
 pub use breath::{AggregatorLane, HostSide, LaneStats, RoleLane};
 pub use draws::DrawTape;
 pub use engine::LaneEngine;
-pub use settings::Settings;
+pub use keys::{Homes, Keyed};
+pub use settings::{KeyTable, Settings};
 pub use steer::LaneMap;
 pub use steered::{FramePool, LanePort, Relay, RelayPort, Ring, SteerStats, SteeredPort, steer};
 pub use wrap::{Capture, Wrapped};

@@ -27,6 +27,9 @@ use weft_wire::{JobId, MacAddr, Rank};
 use crate::LaneMap;
 
 mod jobs;
+mod tables;
+
+pub use tables::KeyTable;
 
 /// A configuration that was found good.
 #[derive(Clone, Debug)]
@@ -43,6 +46,8 @@ pub struct Settings {
     pub servers: Vec<ServerJobConfig>,
     /// The jobs that are followed.
     pub replicas: Vec<ReplicaJobConfig>,
+    /// The tables of rows whose home the box is.
+    pub tables: Vec<KeyTable>,
     /// Which lane a frame belongs to.
     pub lanes: LaneMap,
     /// The switch that the box is behind.
@@ -148,6 +153,7 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
     let lanes = LaneMap::new(&table);
     let servers = resolve_servers(&config, &table)?;
     let replicas = resolve_replicas(&config, &table)?;
+    let tables = tables::resolve(&config)?;
     let switch = resolve_switch(&config, &table)?;
     let marks = resolve_marks(&config)?;
     Ok(Settings {
@@ -157,6 +163,7 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         strangers,
         servers,
         replicas,
+        tables,
         lanes,
         switch,
         marks,
@@ -356,8 +363,14 @@ fn payload_len_max(config: &NodeConfig) -> usize {
     if let Some(section) = &config.switch {
         return usize::from(section.elements) * 4;
     }
+    usize::from(payload_max(config)).saturating_sub(HEADER_LEN)
+}
+
+/// Bytes of UDP payload that one packet has room for.
+fn payload_max(config: &NodeConfig) -> u16 {
     let ip_len = if config.port.ip.ip.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
-    usize::from(config.port.mtu).saturating_sub(ip_len + UDP_LEN + HEADER_LEN)
+    let len = usize::from(config.port.mtu).saturating_sub(ip_len + UDP_LEN);
+    u16::try_from(len).unwrap_or(u16::MAX)
 }
 
 /// Sockets on consecutive ports from `port.udp_port` on that a box needs whose lanes send from

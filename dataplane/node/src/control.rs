@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     /// What a lane hears, in order.
-    #[derive(Debug, Default)]
+    #[derive(Default, Debug)]
     struct Ear(Vec<String>, Option<Train>);
 
     impl LaneEngine for Ear {

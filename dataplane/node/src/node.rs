@@ -23,7 +23,7 @@ use weft_io::shm::ShmHost;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Port, PortInfo};
 use weft_kernel::Kernels;
-use weft_lane::{AggregatorLane, LanePort, RelayPort, RoleLane, Settings, Wrapped};
+use weft_lane::{AggregatorLane, Keyed, LanePort, RelayPort, RoleLane, Settings, Wrapped};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 use weft_wire::{JobId, Nanos};
 
@@ -251,6 +251,13 @@ impl Node<'_> {
             drop(guard);
             return snapshot.map(|snapshot| vec![snapshot]);
         }
+        if !self.settings.tables.is_empty() {
+            let cpu = self.settings.config.lcores.cpus.first().copied();
+            let guard = prepare(cpu).map_err(|error| self.stop(error))?;
+            let snapshot = self.run_home(front, &info, &table, host);
+            drop(guard);
+            return Ok(vec![snapshot]);
+        }
         let cpu = |lane: usize| self.settings.config.lcores.cpus.get(lane).copied();
         let (prepared, outcomes) = mpsc::channel();
         std::thread::scope(|scope| {
@@ -340,6 +347,22 @@ impl Node<'_> {
             model::dump(section.dump_model.as_deref(), view)?;
         }
         Ok(snapshot)
+    }
+
+    /// Runs the one lane of an aggregator that is the home of tables of rows, too.
+    fn run_home<P: Port>(
+        &self,
+        mut port: LanePort<P>,
+        info: &PortInfo,
+        table: &Table,
+        host: Host,
+    ) -> LaneSnapshot {
+        let seed = record::seed(self.seed, &mut port);
+        let homes = self.settings.homes(table, &seed);
+        let engine = self.settings.aggregator(table, 0, seed, Kernels::detect());
+        let mut lane = RoleLane::new(port, Keyed::new(engine, homes));
+        self.announce(info, table);
+        lane::run(&mut lane, 0, host, self.shared, &mut ())
     }
 
     /// Puts `[trace]` and `[faults]` around a port.

@@ -21,6 +21,7 @@
 //! | `[[push]]` | [`PushSection`]: a job that pushes to a parameter server |
 //! | `[[server]]` | [`ServerSection`]: a job whose parameter server this node is |
 //! | `[[replica]]` | [`ReplicaSection`]: a job whose replica this node is |
+//! | `[[keys]]` | [`KeysSection`]: a table of rows whose home this box is |
 
 mod address;
 mod arena;
@@ -33,6 +34,7 @@ mod dpdk;
 mod elements;
 mod faults;
 mod job;
+mod keys;
 mod port;
 mod push;
 mod record;
@@ -57,6 +59,7 @@ pub use dpdk::DpdkSection;
 pub use elements::Elements;
 pub use faults::{FaultsSection, TraceSection};
 pub use job::JobSection;
+pub use keys::KeysSection;
 pub use port::{Io, PortSection};
 pub use push::PushSection;
 pub use record::RecordSection;
@@ -127,6 +130,9 @@ pub struct NodeConfig {
     /// The jobs that this node is a replica of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replica: Vec<ReplicaSection>,
+    /// The tables of rows whose home this box is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeysSection>,
 }
 
 impl NodeConfig {

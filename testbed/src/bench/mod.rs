@@ -5,12 +5,12 @@
 //! | `aggregator` | one lcore on net_pcap and memif, beside dpdk-testpmd in the same rounds |
 //! | `case` | what a row of it measures |
 //! | `allreduce`, `member` | nccl-tests' table over any port; one of its workers |
-//! | `keys` | what operations on rows that move cost |
 //! | `network` | where its processes run, and runs them |
 //! | `peers` | OpenMPI and Gloo beside Weft, in the same rounds on the same links |
 //! | `usage` | CPU time and bytes sent of a process |
 //! | `forged` | what a forger costs a job at its quota |
 //! | `gate` | instructions per packet against committed figures |
+//! | `keys` | operations on rows that move between processes |
 //! | `process` | starts weft-node, weft-bench and dpdk-testpmd, reads what they measured and the CPU they used |
 //! | `config` | writes the node's configuration |
 //! | `place` | CPUs and folder |

@@ -32,9 +32,9 @@ pub(crate) enum BenchCommand {
     /// Counted by callgrind, so a busy machine changes nothing. Exit status 1 when a figure changed
     /// by more than the tolerance.
     Gate(bench_gate::GateArgs),
-    /// Operations on rows that move between processes
+    /// Operations on rows of parameters that move between processes, on loopback
     ///
-    /// Exit status 1 when a row is not what was added to it.
+    /// One thread calls at a time. Exit status 1 when a push was lost or counted twice.
     #[command(after_help = bench_keys::COLUMNS)]
     Keys(bench_keys::KeysArgs),
 }

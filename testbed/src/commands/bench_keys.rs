@@ -1,57 +1,90 @@
 //! `weft bench keys`.
 
 use clap::Args;
-use weft_testbed::bench::keys::{self, Row, Settings};
+use weft_testbed::bench::interrupt;
+use weft_testbed::bench::keys::{self, KeysError, Row, Settings};
 
 use super::rows::Rows;
-use super::{Exit, Format, Outcome};
+use super::{Exit, Failure, Format, Outcome};
 
 #[derive(Debug, Args)]
 pub(crate) struct KeysArgs {
-    /// Processes: sessions over UDP on the loopback.
-    #[arg(long, value_delimiter = ',', default_value = "2,3", value_parser = clap::value_parser!(u8).range(1..=8))]
+    /// Processes, each a thread with a socket on loopback.
+    #[arg(long, value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u8).range(2..=16))]
     nodes: Vec<u8>,
-    /// Elements of a row.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=150))]
+    /// Keys of one call.
+    #[arg(long, value_delimiter = ',', default_value = "1,1000", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    keys: Vec<u32>,
+    /// Elements of a row, each an f32: 100 are Lapse's 400 bytes.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     row_len: u16,
-    /// Calls of each kind; a twentieth on many keys.
-    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(20..))]
-    calls: u32,
-    /// Keys of a call on many.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(2..=2_000))]
-    many: u32,
+    /// Samples of each row of results.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=7_000))]
+    samples: u32,
+}
+
+/// What ends the bench.
+enum Ended {
+    Bench(KeysError),
+    Output(Failure),
+}
+
+impl From<KeysError> for Ended {
+    fn from(error: KeysError) -> Self {
+        Self::Bench(error)
+    }
 }
 
 pub(crate) fn run(arguments: &KeysArgs, format: Format) -> Outcome {
-    let mut rows = Rows::begin(format, HEADER)?;
-    for nodes in &arguments.nodes {
-        let KeysArgs { row_len, calls, many, .. } = *arguments;
-        let settings = Settings { nodes: *nodes, row_len, calls, many };
-        match keys::run(&settings) {
-            Ok(measured) => measured.iter().try_for_each(|row| rows.row(row, text))?,
-            Err(error) => {
-                rows.end()?;
-                return Err(Exit::Failed.because(error));
-            }
-        }
-    }
+    interrupt::listen();
+    let settings = Settings {
+        nodes: arguments.nodes.clone(),
+        keys: arguments.keys.clone(),
+        row_len: arguments.row_len,
+        samples: arguments.samples,
+    };
+    let mut rows = Rows::begin(format, &header())?;
+    let ended = keys::run(&settings, |row| rows.row(row, text).map_err(Ended::Output));
     rows.end()?;
-    Ok(0)
+    match ended {
+        Ok(()) => Ok(0),
+        Err(Ended::Output(failure)) => Err(failure),
+        Err(Ended::Bench(error)) => Err(explain(error)),
+    }
 }
 
-const HEADER: &str = "# operation       keys  nodes   median (us)      p99 (us)   calls/s\n";
+fn explain(error: KeysError) -> Failure {
+    let exit = match error {
+        KeysError::Config(_) => Exit::Usage,
+        KeysError::Ports(_) | KeysError::Home(_) => Exit::CannotRun,
+        KeysError::Interrupted => Exit::Interrupted,
+        _ => Exit::Failed,
+    };
+    exit.because(error)
+}
+
+fn header() -> String {
+    format!(
+        "{:<12} {:>6} {:>6} {:>12} {:>12} {:>14}\n",
+        "operation", "keys", "nodes", "median us", "p99 us", "operations/s"
+    )
+}
 
 fn text(row: &Row) -> String {
     format!(
-        "{:>13} {:>8} {:>6} {:>13.3} {:>13.3} {:>9.0}\n",
+        "{:<12} {:>6} {:>6} {:>12.3} {:>12.3} {:>14.0}\n",
         row.operation, row.keys, row.nodes, row.median_us, row.p99_us, row.operations_per_sec
     )
 }
 
+/// What the columns mean.
 pub(crate) const COLUMNS: &str = "\
-Columns (JSON and CSV name them in full; times are of one call, whatever its keys):
-  operation           local: the row is here; remote: another process has it; localize: it comes
-  keys                keys of a call
-  nodes               processes, all on this machine
-  median_us, p99_us   time of a call; of a call on one local row, the mean of a thousand
-  operations_per_sec  calls in a second";
+Columns:
+  operation           pull or push of rows that are here (local) or at another process (remote);
+                      localize has them come from another process
+  keys                keys of one call
+  nodes               processes; the home box of the table is one more thread
+  median_us, p99_us   time of a whole call, over the samples; a sample of a local operation is the
+                      mean of as many calls as make 2000 keys, for the clock takes longer than one
+  operations_per_sec  keys per second of one thread that calls again and again
+All pushes are summed up in the end; exit status 1 says that a sum was wrong or a call failed.";

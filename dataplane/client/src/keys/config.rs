@@ -1,145 +1,159 @@
-//! Which process this is, and what the table is.
+//! Which table, which of its processes, and where the others are.
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use weft_engine::role::keys::{ProcessLimits, TableConfig};
-use weft_wire::JobId;
-use weft_wire::keys::Number;
+use weft_engine::role::keys::{PROCESSES_MAX, ProcessLimits, TableConfig, TableError};
+use weft_wire::frame::{IPV4_LEN, IPV6_LEN, UDP_LEN};
+use weft_wire::{JobId, MacAddr, Nanos};
 
-/// What becomes of a job when a process dies and rows die with it.
-#[derive(Clone, Default)]
-pub enum OnLoss {
-    /// Every call ends with [`KeyError::Lost`](super::KeyError::Lost), which names the first of
-    /// them.
-    #[default]
-    End,
-    /// The row is what this function says: what a checkpoint has of the key, or zeros. What was
-    /// pushed since is lost.
-    Restore(Arc<dyn Fn(u64) -> Option<KeptRow> + Send + Sync>),
-}
+use super::KeyError;
 
-impl fmt::Debug for OnLoss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::End => "End",
-            Self::Restore(_) => "Restore",
-        })
-    }
-}
-
-/// A row as a checkpoint has it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct KeptRow {
-    /// Its value.
-    pub value: Vec<f32>,
-    /// Per process the last number that it was applied for; without these a push that is in the
-    /// checkpoint, but was never answered, would be added again.
-    pub lasts: Vec<Number>,
-}
-
-/// What a session is told.
+/// A process's configuration. Build it with [`KeyConfig::new`] and the methods named after the
+/// fields. Table, keys, processes and MTU are as the home box and all processes have them.
 #[derive(Clone, Debug)]
 pub struct KeyConfig {
-    pub(super) me: u8,
-    pub(super) home: SocketAddr,
-    pub(super) processes: Vec<SocketAddr>,
-    pub(super) table: TableConfig,
-    pub(super) limits: ProcessLimits,
-    pub(super) resend: (Duration, Duration),
-    pub(super) beat: Duration,
-    pub(super) connect_timeout: Duration,
-    pub(super) timeout: Duration,
-    pub(super) on_loss: OnLoss,
+    /// Where the home box listens.
+    pub home: SocketAddr,
+    /// The home box's Ethernet address, for ports without a kernel; learnt when broadcast.
+    pub home_mac: MacAddr,
+    /// The processes by number; this one listens at its own entry.
+    pub processes: Vec<SocketAddr>,
+    /// Which of them this is.
+    pub me: u8,
+    /// Index of the job at the home box. Default 0.
+    pub job: u16,
+    /// Which of the job's tables. Default 0.
+    pub table: u16,
+    /// Elements of a row.
+    pub row_len: u16,
+    /// The first key. Default 0.
+    pub first_key: u64,
+    /// Keys, one after the other.
+    pub key_count: u32,
+    /// Largest IP packet on the path in bytes. Default 1500.
+    pub mtu: u16,
+    /// As [`crate::Config::offload`]. Default true.
+    pub offload: bool,
+    /// Frame buffers of the port, of `mtu + 14` bytes each. Default 4096.
+    pub frame_count: usize,
+    /// DSCP of this process's frames, 0 to 63. Default 0.
+    pub dscp: u8,
+    /// How long the home box and the other processes may take to come. Default 10 s.
+    pub connect_timeout: Duration,
+    /// How long a call may take, or wait for room, before it is an error. Default 30 s.
+    pub call_timeout: Duration,
+    /// First pause before something is sent again, which doubles. Default 5 ms.
+    pub resend_min: Duration,
+    /// Longest such pause. Default 100 ms.
+    pub resend_max: Duration,
+    /// How often the home box hears that this process is there. Default 200 ms.
+    pub beat: Duration,
+    /// Maxima of what waits.
+    pub limits: ProcessLimits,
+    /// Seed of this life; random by default.
+    pub seed: Option<u64>,
+}
+
+macro_rules! setters {
+    ($($(#[$meta:meta])* $field:ident: $type:ty),* $(,)?) => {$(
+        #[doc = concat!("Sets [`KeyConfig::", stringify!($field), "`].")]
+        #[must_use]
+        pub fn $field(mut self, $field: $type) -> Self {
+            self.$field = $field;
+            self
+        }
+    )*};
 }
 
 impl KeyConfig {
-    /// Process `me` of these; it listens at its address among them. The box of the table is at
-    /// `home`.
+    /// Process `me` of a table of `key_count` rows of `row_len` elements.
     #[must_use]
-    pub fn new(me: u8, home: SocketAddr, processes: &[SocketAddr]) -> Self {
-        let table = TableConfig {
-            job: JobId(0),
-            table: 0,
-            row_len: 1,
-            first_key: 0,
-            key_count: 1,
-            processes: u8::try_from(processes.len()).unwrap_or(u8::MAX),
-            payload_max: PAYLOAD_MAX,
-        };
+    pub fn new(
+        home: SocketAddr,
+        processes: Vec<SocketAddr>,
+        me: u8,
+        row_len: u16,
+        key_count: u32,
+    ) -> Self {
         Self {
-            me,
             home,
-            processes: processes.to_vec(),
-            table,
+            home_mac: MacAddr::BROADCAST,
+            processes,
+            me,
+            job: 0,
+            table: 0,
+            row_len,
+            first_key: 0,
+            key_count,
+            mtu: 1500,
+            offload: true,
+            frame_count: 4096,
+            dscp: 0,
+            connect_timeout: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(30),
+            resend_min: Duration::from_millis(5),
+            resend_max: Duration::from_millis(100),
+            beat: Duration::from_millis(200),
             limits: ProcessLimits::default(),
-            resend: (Duration::from_millis(5), Duration::from_millis(100)),
-            beat: Duration::from_millis(100),
-            connect_timeout: Duration::from_secs(30),
-            timeout: Duration::from_secs(30),
-            on_loss: OnLoss::End,
+            seed: None,
         }
     }
 
-    /// Keys 0 to `key_count`, of `row_len` elements each.
-    #[must_use]
-    pub fn rows(mut self, key_count: u32, row_len: u16) -> Self {
-        (self.table.key_count, self.table.row_len) = (key_count, row_len);
-        self
+    setters! {
+        job: u16,
+        table: u16,
+        first_key: u64,
+        mtu: u16,
+        connect_timeout: Duration,
+        call_timeout: Duration,
     }
 
-    /// The first key; by default 0.
-    #[must_use]
-    pub fn first_key(mut self, key: u64) -> Self {
-        self.table.first_key = key;
-        self
-    }
-
-    /// Which table of which job; by default 0 of 0.
-    #[must_use]
-    pub fn table(mut self, job: JobId, table: u16) -> Self {
-        (self.table.job, self.table.table) = (job, table);
-        self
-    }
-
-    /// UDP payload bytes of the longest datagram; by default 1472, what an MTU of 1500 has over
-    /// IPv4.
-    #[must_use]
-    pub fn payload_max(mut self, len_bytes: u16) -> Self {
-        self.table.payload_max = len_bytes;
-        self
-    }
-
-    /// Maxima of this process.
-    #[must_use]
-    pub fn limits(mut self, limits: ProcessLimits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// How long to wait until all have joined; by default 30 s.
-    #[must_use]
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
-        self
-    }
-
-    /// How long a call waits for an answer; by default 30 s.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// What becomes of the job when rows are lost; by default it ends.
-    #[must_use]
-    pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
-        self.on_loss = on_loss;
-        self
+    /// The table, as its home has it.
+    ///
+    /// # Errors
+    /// [`KeyError::Config`] or [`KeyError::Table`], if it or this process's place in it cannot be.
+    pub fn check(&self) -> Result<TableConfig, KeyError> {
+        let refuse = |field, problem| Err(KeyError::Config { field, problem });
+        let Some(local) = self.processes.get(usize::from(self.me)) else {
+            return match self.processes.len() {
+                0 => Err(KeyError::Table(TableError::Processes(0))),
+                _ => refuse("me", "must be one of the processes, counted from 0"),
+            };
+        };
+        if self.processes.len() > PROCESSES_MAX {
+            return refuse("processes", "must be at most 64");
+        }
+        let all = self.processes.iter().chain([&self.home]);
+        if all.clone().any(|addr| addr.is_ipv4() != local.is_ipv4()) {
+            return refuse("processes", "and the home must be of one IP family");
+        }
+        let mut others = all.enumerate();
+        if others.any(|(place, addr)| self.processes[..place].contains(addr)) {
+            return refuse("processes", "and the home must have an address each");
+        }
+        if self.resend_min.is_zero() || self.resend_min > self.resend_max || self.beat.is_zero() {
+            return refuse("resend_min", "must be from 1 ns to resend_max, and beat above 0");
+        }
+        if self.dscp > 63 {
+            return refuse("dscp", "must be 0 to 63");
+        }
+        let ip_len = if local.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
+        let payload_max = usize::from(self.mtu).saturating_sub(ip_len + UDP_LEN);
+        let table = TableConfig {
+            job: JobId(self.job),
+            table: self.table,
+            row_len: self.row_len,
+            first_key: self.first_key,
+            key_count: self.key_count,
+            processes: u8::try_from(self.processes.len()).unwrap_or(u8::MAX),
+            payload_max: u16::try_from(payload_max).unwrap_or(u16::MAX),
+        };
+        table.check().map_err(KeyError::Table)?;
+        Ok(table)
     }
 }
 
-/// What an MTU of 1500 has over IPv4.
-pub(super) const PAYLOAD_MAX: u16 = 1472;
+pub(super) fn nanos(duration: Duration) -> Nanos {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,161 +1,210 @@
-//! The engine, its socket and its clock; and the thread that reads the socket.
+//! The thread that owns the port and the timers: moves frames between port and engine. Decides
+//! nothing.
 
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use weft_engine::role::keys::{Outbox, Presence, Process, Sink, To};
-use weft_wire::Nanos;
+use crossbeam_channel::Sender;
+use weft_engine::role::keys::{CallError, Outbox, Presence, Sink, To};
+use weft_io::{Burst, Frame, Port};
+use weft_wire::frame::label::set_dscp;
+use weft_wire::frame::{Encap, Endpoint, Udp};
+use weft_wire::{MacAddr, Nanos};
 
-use super::config::OnLoss;
-use super::error::KeyError;
-use super::store::SharedRows;
-use super::ticket::Tickets;
+use super::KeyError;
+use super::calls::Calls;
+use super::config::KeyConfig;
+use super::shared::{Engine, Shared};
+use crate::io::Backlog;
 
-/// What all threads of a process share, but the rows.
-#[derive(Debug)]
-pub(super) struct Driver {
-    locked: Mutex<Locked>,
-    socket: UdpSocket,
-    home: SocketAddr,
-    processes: Vec<SocketAddr>,
-    start: Instant,
-    on_loss: OnLoss,
-    pub(super) stop: AtomicBool,
-}
-
-/// What stands behind the engine's lock.
-#[derive(Debug)]
-pub(super) struct Locked {
-    pub(super) engine: Process<SharedRows>,
-    pub(super) tickets: Tickets,
-    pub(super) fault: Option<KeyError>,
+/// The port and what is known of the ways out of it.
+pub(super) struct Driver<P: Port> {
+    port: P,
+    local: SocketAddr,
+    /// To each process, then to the home box.
+    encaps: Vec<Encap>,
+    dscp: u8,
+    rx: Burst<P::Frame>,
+    tx: Burst<P::Frame>,
+    backlog: Backlog,
+    is_woken: bool,
+    ready: Option<Sender<()>>,
     lost: Vec<u64>,
 }
 
-/// Hears what the engine says.
-#[derive(Debug)]
-pub(super) struct Wire<'a> {
-    driver: &'a Driver,
-    tickets: &'a mut Tickets,
-    lost: &'a mut Vec<u64>,
-}
+impl<P: Port> Driver<P> {
+    pub(super) fn new(port: P, config: &KeyConfig, is_woken: bool, ready: Sender<()>) -> Self {
+        let local = config.processes[usize::from(config.me)];
+        let source = Endpoint { mac: port.info().mac, addr: local };
+        let others = config.processes.iter().map(|addr| (*addr, MacAddr::BROADCAST));
+        let all = others.chain([(config.home, config.home_mac)]);
+        let encap =
+            |(addr, mac)| Encap::new(source, Endpoint { mac, addr }).expect("of one family");
+        Self {
+            port,
+            local,
+            encaps: all.map(encap).collect(),
+            dscp: config.dscp,
+            rx: Burst::new_const(),
+            tx: Burst::new_const(),
+            backlog: Backlog::default(),
+            is_woken,
+            ready: Some(ready),
+            lost: Vec::new(),
+        }
+    }
 
-impl Outbox for Wire<'_> {
-    fn send(&mut self, to: To, datagram: &[u8]) {
-        let to = match to {
-            To::Home => Some(&self.driver.home),
-            To::Process(process) => self.driver.processes.get(usize::from(process)),
-        };
-        // What the kernel does not take is lost, as on any way.
-        let _lost = to.map(|to| self.driver.socket.send_to(datagram, to));
+    /// Runs until the session is dropped or the port closes.
+    pub(super) fn run(&mut self, shared: &Arc<Shared>) {
+        while !shared.stop.load(Ordering::Acquire) {
+            let moved = self.turn(shared);
+            if moved {
+                continue;
+            }
+            if !self.port.is_open() {
+                shared.fail(&mut shared.lock(), &KeyError::PortClosed);
+                return;
+            }
+            self.sleep(shared);
+        }
+    }
+
+    /// Takes what has come and what was called, sends what is due; true if frames came.
+    fn turn(&mut self, shared: &Shared) -> bool {
+        let now = shared.now();
+        let received = self.port.rx_burst(now, &mut self.rx);
+        let is_all = self.backlog.is_over(self.rx.is_full());
+        let mut rx = core::mem::take(&mut self.rx);
+        let mut engine = shared.lock();
+        let Engine { process, calls, .. } = &mut *engine;
+        for frame in &rx {
+            let Some((source, range)) = self.open(frame.as_ref()) else { continue };
+            let mut ears = Ears { driver: self, calls, now };
+            // What the engine refuses it has counted; there is nothing else to do about it.
+            let _ = process.handle_datagram(now, source.into(), &frame.as_ref()[range], &mut ears);
+        }
+        shared.is_called.store(false, Ordering::SeqCst);
+        let mut ears = Ears { driver: self, calls, now };
+        process.flush(now, &mut ears);
+        if is_all && now >= process.poll_timeout() {
+            process.poll(now, &mut ears);
+        }
+        self.report(shared, &mut engine);
+        if engine.waiting_count > 0 {
+            shared.room.notify_all();
+        }
+        drop(engine);
+        self.port.free(&mut rx);
+        self.offer(now);
+        received > 0
+    }
+
+    /// Finds a datagram for this process, and learns the way to its sender.
+    fn open(&mut self, frame: &[u8]) -> Option<(SocketAddr, core::ops::Range<usize>)> {
+        let udp = Udp::parse(frame).ok().filter(|udp| udp.target == self.local)?;
+        let encap = self.encaps.iter_mut().find(|encap| encap.target().addr == udp.source)?;
+        if encap.target().mac != udp.source_mac {
+            *encap = encap.with_target_mac(udp.source_mac);
+        }
+        Some((udp.source, udp.payload_range()))
+    }
+
+    /// Tells the session's other threads what it has come to.
+    fn report(&mut self, shared: &Shared, engine: &mut Engine) {
+        match engine.process.presence() {
+            Presence::Present => {
+                if let Some(ready) = self.ready.take() {
+                    let _ = ready.send(());
+                }
+            }
+            Presence::Lost if engine.calls.failure().is_none() => {
+                shared.fail(engine, &KeyError::Call(CallError::Lost));
+            }
+            _ => {}
+        }
+        if !self.lost.is_empty() {
+            let mut keys = core::mem::take(&mut self.lost);
+            if let Some(KeyError::RowsLost { keys: before }) = engine.calls.failure() {
+                keys.extend(before);
+            }
+            keys.sort_unstable();
+            keys.dedup();
+            shared.fail(engine, &KeyError::RowsLost { keys });
+        }
+    }
+
+    /// Offers what is to be sent to the port once; what it refuses is loss.
+    fn offer(&mut self, now: Nanos) {
+        if !self.tx.is_empty() {
+            self.port.tx_burst(now, &mut self.tx);
+            self.port.free(&mut self.tx);
+        }
+    }
+
+    /// Sleeps until a frame comes, a thread calls, or a timer is due.
+    fn sleep(&mut self, shared: &Shared) {
+        let until = shared.lock().process.poll_timeout();
+        let wait_ns = until.since(shared.now()).0;
+        let wait_ns_max = if self.is_woken { WOKEN_WAIT_NS_MAX } else { WAIT_NS_MAX };
+        if wait_ns == 0 {
+            return;
+        }
+        // In this order, which the callers have the other way round: either a call is seen here,
+        // or its caller sees the sleeper.
+        shared.is_asleep.store(true, Ordering::SeqCst);
+        if !shared.is_called.load(Ordering::SeqCst) {
+            self.port.wait(wait_ns.min(wait_ns_max));
+        }
+        shared.is_asleep.store(false, Ordering::SeqCst);
     }
 }
 
-impl Sink for Wire<'_> {
+/// What the engine says, while the port's thread lets it.
+struct Ears<'a, P: Port> {
+    driver: &'a mut Driver<P>,
+    calls: &'a mut Calls,
+    now: Nanos,
+}
+
+impl<P: Port> Outbox for Ears<'_, P> {
+    fn send(&mut self, to: To, datagram: &[u8]) {
+        let driver = &mut *self.driver;
+        let place = match to {
+            To::Home => driver.encaps.len() - 1,
+            To::Process(process) => usize::from(process),
+        };
+        let encap = &driver.encaps[place];
+        let header_len = encap.header_len();
+        let Some(mut frame) = driver.port.alloc() else { return };
+        let Some(room) = frame.buffer_mut().get_mut(..header_len + datagram.len()) else {
+            return;
+        };
+        room[header_len..].copy_from_slice(datagram);
+        let len = encap.emit(room, datagram.len());
+        if encap.target().addr.is_ipv6() {
+            encap.finish(room);
+        }
+        frame.set_len(len);
+        set_dscp(frame.as_mut(), driver.dscp);
+        driver.tx.push(frame);
+        if driver.tx.is_full() {
+            driver.offer(self.now);
+        }
+    }
+}
+
+impl<P: Port> Sink for Ears<'_, P> {
     fn done(&mut self, call: u64, _key: u64, value: Option<&[f32]>) {
-        let (number, place) = (call >> 32, call & u64::from(u32::MAX));
-        let (number, place) = (u32::try_from(number), u32::try_from(place));
-        self.tickets.done(number.unwrap_or(u32::MAX), place.unwrap_or(u32::MAX), value);
+        self.calls.complete(call, value);
     }
 
     fn lost(&mut self, key: u64) {
-        self.lost.push(key);
+        self.driver.lost.push(key);
     }
 }
 
-impl Driver {
-    pub(super) fn new(
-        engine: Process<SharedRows>,
-        socket: UdpSocket,
-        home: SocketAddr,
-        processes: Vec<SocketAddr>,
-        on_loss: OnLoss,
-        start: Instant,
-    ) -> Self {
-        let tickets = Tickets::default();
-        let locked = Mutex::new(Locked { engine, tickets, fault: None, lost: Vec::new() });
-        let stop = AtomicBool::new(false);
-        Self { locked, socket, home, processes, start, on_loss, stop }
-    }
-
-    pub(super) fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
-        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Works with the engine, and with who hears it.
-    pub(super) fn with_engine<R>(
-        &self,
-        locked: &mut Locked,
-        work: impl FnOnce(&mut Process<SharedRows>, &mut Wire<'_>) -> R,
-    ) -> R {
-        let Locked { engine, tickets, lost, .. } = locked;
-        let result = work(engine, &mut Wire { driver: self, tickets, lost });
-        if !locked.lost.is_empty() {
-            self.take_losses(locked);
-        }
-        if locked.fault.is_none() && locked.engine.presence() == Presence::Lost {
-            locked.fail(weft_engine::role::keys::CallError::Lost.into());
-        }
-        result
-    }
-
-    fn take_losses(&self, locked: &mut Locked) {
-        let keys = std::mem::take(&mut locked.lost);
-        let OnLoss::Restore(restore) = &self.on_loss else {
-            let (first, others) = (keys[0], keys.len() - 1);
-            locked.lost = Vec::new();
-            return locked.fail(KeyError::Lost { first, others });
-        };
-        let row_len = usize::from(locked.engine.table().row_len);
-        for key in keys {
-            let mut row = restore(key).unwrap_or_default();
-            row.value.resize(row_len, 0.0);
-            let now = self.now();
-            let Locked { engine, tickets, lost, .. } = locked;
-            let mut wire = Wire { driver: self, tickets, lost };
-            // A row that has come back meanwhile needs nothing.
-            let _not_lost = engine.restore(now, key, &row.value, &row.lasts, &mut wire);
-        }
-    }
-
-    /// Reads the socket, until told to stop.
-    pub(super) fn run(self: &Arc<Self>) {
-        let mut octets = vec![0; usize::from(u16::MAX)];
-        while !self.stop.load(Ordering::Relaxed) {
-            let due = self.lock().engine.poll_timeout();
-            let pause = due.since(self.now()).0.clamp(PAUSE_MIN_NS, PAUSE_MAX_NS);
-            let _keeps_old = self.socket.set_read_timeout(Some(Duration::from_nanos(pause)));
-            let received = self.socket.recv_from(&mut octets);
-            let mut locked = self.lock();
-            let now = self.now();
-            self.with_engine(&mut locked, |engine, wire| {
-                if let Ok((len, source)) = received {
-                    // What is refused is counted.
-                    let _refused = engine.handle_datagram(now, source.into(), &octets[..len], wire);
-                }
-                if engine.poll_timeout() <= now {
-                    engine.poll(now, wire);
-                }
-            });
-        }
-        self.lock().fail(KeyError::Closed);
-    }
-}
-
-impl Locked {
-    /// All calls end with this.
-    pub(super) fn fail(&mut self, error: KeyError) {
-        self.tickets.fail_all(&error);
-        self.fault.get_or_insert(error);
-    }
-}
-
-/// The socket is looked at for at least so long, and the engine as rarely at most.
-const PAUSE_MIN_NS: u64 = 20_000;
-const PAUSE_MAX_NS: u64 = 20_000_000;
+/// Longest sleep where a call ends it.
+const WOKEN_WAIT_NS_MAX: u64 = 100_000_000;
+/// Longest sleep at a port that nobody can wake: a call waits this long at most.
+const WAIT_NS_MAX: u64 = 100_000;

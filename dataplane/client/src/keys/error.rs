@@ -1,66 +1,88 @@
-//! Why a session of keys could not be made or go on.
+//! Why a session of keys could not be made, or a call of it failed.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weft_engine::role::keys::{CallError, TableError};
+use weft_io::udp::UdpError;
 
-/// Why a call failed.
+/// Why a call failed. What of it concerned other keys may have happened.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The table cannot be.
-    #[error("table: {0}")]
-    Table(TableError),
-    /// The UDP port could not be opened.
-    #[error("could not open the port for keys: choose a free local address")]
-    Port(#[source] Arc<std::io::Error>),
-    /// The operating system gave no random life, or no thread.
-    #[error("could not get {what} from the operating system: {cause}")]
-    System {
-        /// What was asked for.
-        what: &'static str,
-        /// What it said.
-        cause: String,
+    /// The configuration cannot work.
+    #[error("configuration: `{field}` {problem}")]
+    Config {
+        /// The field.
+        field: &'static str,
+        /// What is wrong, and what would be right.
+        problem: &'static str,
     },
-    /// A key, or the length of a value, is not the table's; or this process was declared dead.
+    /// There can be no such table.
+    #[error("configuration: {0}")]
+    Table(TableError),
+    /// The local UDP port could not be opened.
+    #[error("could not open this process's port: {0}")]
+    Port(Arc<UdpError>),
+    /// The operating system gave no random seed.
+    #[error("could not get a random seed from the operating system: {0}")]
+    Random(getrandom::Error),
+    /// The session's thread could not be started.
+    #[error("could not start the session's thread: {0}")]
+    Thread(Arc<std::io::Error>),
+    /// The table's first life did not begin.
+    #[error(
+        "could not join the table within {waited:?}: is the home box at {home} there, does it have \
+         this table with these processes, and have all of them come?"
+    )]
+    NoHome {
+        /// Where it should be.
+        home: SocketAddr,
+        /// How long it had.
+        waited: Duration,
+    },
+    /// The engine refused the call.
     #[error("{0}")]
     Call(CallError),
-    /// Not as many elements as the keys have.
-    #[error("{given} elements were given for {keys} keys: rows have {row_len} elements each")]
-    Elements {
-        /// Elements that were given.
+    /// As many values are needed as the keys have elements.
+    #[error("{given} values were given for {keys} keys of {row_len} elements each")]
+    Values {
+        /// Values that there are.
         given: usize,
-        /// Keys.
+        /// Keys that there are.
         keys: usize,
         /// Elements of a row.
         row_len: u16,
     },
-    /// Nothing came for this long.
-    #[error("no answer about key {key} within {timeout:?}: is the box of the table running?")]
-    Silent {
-        /// The first key that is open.
-        key: u64,
-        /// How long it was waited for.
-        timeout: Duration,
-    },
-    /// The box did not let this process join.
-    #[error("the table could not be joined within {0:?}: are its box and all processes running?")]
-    NotJoined(Duration),
-    /// A process died, and its rows with it.
+    /// Too much waits: these keys were not taken in time, all others of the call were.
     #[error(
-        "rows are lost with a process that died, key {first} and {others} others: restart the job \
-         from a checkpoint"
+        "too many operations wait, and there was no room for {} within {waited:?}: wait for some \
+         and call again", Keys(.keys)
     )]
-    Lost {
-        /// The first of them.
-        first: u64,
-        /// How many more are known of.
-        others: usize,
+    Full {
+        /// What was not taken.
+        keys: Vec<u64>,
+        /// How long was waited.
+        waited: Duration,
     },
-    /// The session has been closed.
-    #[error("the session is closed")]
-    Closed,
+    /// Nobody answered for these keys in time. What was asked for may happen yet.
+    #[error("no answer for {} within {waited:?}: a process or the home box is gone", Keys(.keys))]
+    Unanswered {
+        /// What was not answered.
+        keys: Vec<u64>,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The process that had these rows is gone, and they with it: the job cannot go on.
+    #[error("the rows of {} are lost with the process that had them: restart the job", Keys(.keys))]
+    RowsLost {
+        /// The keys.
+        keys: Vec<u64>,
+    },
+    /// The port will deliver nothing any more.
+    #[error("the port is closed: no frame can arrive any more")]
+    PortClosed,
 }
 
 impl From<CallError> for KeyError {
@@ -69,8 +91,22 @@ impl From<CallError> for KeyError {
     }
 }
 
-impl From<TableError> for KeyError {
-    fn from(error: TableError) -> Self {
-        Self::Table(error)
+/// A few keys, and how many more.
+struct Keys<'a>(&'a [u64]);
+
+impl std::fmt::Display for Keys<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = &self.0[..self.0.len().min(SHOWN_MAX)];
+        f.write_str(if self.0.len() == 1 { "key" } else { "keys" })?;
+        for (place, key) in shown.iter().enumerate() {
+            write!(f, "{}{key}", if place == 0 { " " } else { ", " })?;
+        }
+        match self.0.len() - shown.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }
+
+/// Keys that a message shows.
+const SHOWN_MAX: usize = 8;

@@ -1,51 +1,50 @@
-//! A process's session.
+//! A process of a table: what its worker threads call.
 
-use std::net::UdpSocket;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
-use weft_engine::role::keys::{
-    CallError, Op, Presence, Process, ProcessConfig, ProcessStats, TableConfig, TableError,
-};
+use crossbeam_channel::bounded;
+use weft_engine::role::keys::{CallError, Op, Process, ProcessConfig, ProcessStats, TableConfig};
+use weft_io::Port;
+use weft_io::udp::{UdpConfig, UdpPort};
 use weft_wire::Nanos;
 use weft_wire::frame::UdpAddr;
 
-use super::config::{KeptRow, KeyConfig};
-use super::driver::{Driver, Locked};
-use super::error::KeyError;
-use super::store::{Rows, SharedRows};
-use super::ticket::Ticket;
+use super::KeyError;
+use super::calls::{Calls, KeyTicket, Pending};
+use super::config::{KeyConfig, nanos};
+use super::driver::Driver;
+use super::shared::{Engine, Shared};
+use super::store::SharedStore;
 
-/// One life of one process of a table. Clones share it, and all threads may use it at once.
-#[derive(Clone, Debug)]
+/// A process of a table of rows; its worker threads share it by reference. Rows that are here when
+/// it is dropped are lost with it: drop it when all processes are done.
 pub struct KeySession {
-    table: TableConfig,
-    rows: Arc<Rows>,
-    driver: Arc<Driver>,
-    timeout: Duration,
-    reader: Arc<Reader>,
+    pub(super) shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// The thread that reads the socket; the last clone ends it.
-#[derive(Debug)]
-struct Reader {
-    driver: Arc<Driver>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+impl fmt::Debug for KeySession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeySession").field("table", &self.shared.table).finish_non_exhaustive()
+    }
 }
 
-/// What happened to a process.
-#[derive(Clone, Debug, Default)]
+/// Counters of a process.
+#[derive(Clone, Debug)]
 pub struct KeyStatistics {
-    /// What its engine counted. Operations of [`ProcessStats::local`] came to the engine; those
-    /// that a thread did itself are not counted.
-    pub engine: ProcessStats,
+    /// Operations on rows that were here, by key.
+    pub local: u64,
+    /// What the engine counted.
+    pub process: ProcessStats,
 }
 
-/// What a call does.
+/// What is called, with the values of all keys.
 #[derive(Clone, Copy)]
-enum Call<'a> {
+pub(super) enum Wish<'a> {
     Pull,
     Push(&'a [f32]),
     Set(&'a [f32]),
@@ -53,298 +52,285 @@ enum Call<'a> {
 }
 
 impl KeySession {
-    /// Joins the table; returns when all its processes have.
+    /// Joins the table over a UDP socket at this process's address. Returns when all processes
+    /// have joined.
     ///
     /// # Errors
-    /// [`KeyError::Table`], [`KeyError::Port`], [`KeyError::NotJoined`].
+    /// [`KeyError`], within `connect_timeout`.
     pub fn connect(config: &KeyConfig) -> Result<Self, KeyError> {
-        let local = config.processes.get(usize::from(config.me));
-        let local = local.ok_or(KeyError::Table(TableError::Addresses))?;
-        let life = getrandom::u64()
-            .map_err(|error| KeyError::System { what: "a life", cause: error.to_string() })?;
-        config.table.check()?;
-        let rows = Arc::new(Rows::new(&config.table));
+        config.check()?;
+        let port = UdpPort::open(&UdpConfig {
+            mtu: usize::from(config.mtu),
+            offload: config.offload,
+            frame_count: config.frame_count,
+            ..UdpConfig::new(config.processes[usize::from(config.me)])
+        });
+        Self::over(port.map_err(|error| KeyError::Port(Arc::new(error)))?, config)
+    }
+
+    /// Joins the table over a port of the caller's.
+    ///
+    /// # Errors
+    /// As [`KeySession::connect`].
+    pub fn over<P: Port + Send + 'static>(
+        mut port: P,
+        config: &KeyConfig,
+    ) -> Result<Self, KeyError> {
+        let table = config.check()?;
+        let life = match config.seed {
+            Some(seed) => seed,
+            None => getrandom::u64().map_err(KeyError::Random)?,
+        };
         let addrs: Vec<UdpAddr> = config.processes.iter().map(|addr| (*addr).into()).collect();
-        let nanos = |span: Duration| Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-        let process = ProcessConfig {
-            table: config.table,
+        let store = SharedStore::new(&table);
+        let of_process = ProcessConfig {
+            table,
             me: config.me,
             home: config.home.into(),
             processes: &addrs,
             limits: config.limits,
-            resend_min: nanos(config.resend.0),
-            resend_max: nanos(config.resend.1),
+            resend_min: nanos(config.resend_min),
+            resend_max: nanos(config.resend_max),
             beat: nanos(config.beat),
         };
-        let store = SharedRows(Arc::clone(&rows));
-        let engine = Process::new(&process, store, life.max(1), Nanos(0))?;
-        let socket = UdpSocket::bind(local).map_err(|error| KeyError::Port(Arc::new(error)))?;
-        let (processes, on_loss) = (config.processes.clone(), config.on_loss.clone());
-        let start = Instant::now();
-        let driver = Driver::new(engine, socket, config.home, processes, on_loss, start);
-        let driver = Arc::new(driver);
-        let reading = Arc::clone(&driver);
-        let thread = thread::Builder::new()
-            .name("weft-keys".to_owned())
-            .spawn(move || reading.run())
-            .map_err(|error| KeyError::System { what: "a thread", cause: error.to_string() })?;
-        let thread = Mutex::new(Some(thread));
-        let reader = Arc::new(Reader { driver: Arc::clone(&driver), thread });
-        let (table, timeout) = (config.table, config.timeout);
-        let session = Self { table, rows, driver, timeout, reader };
-        session.wait_for_all(start + config.connect_timeout, config.connect_timeout)?;
-        Ok(session)
-    }
-
-    fn wait_for_all(&self, end: Instant, timeout: Duration) -> Result<(), KeyError> {
-        loop {
-            let locked = self.driver.lock();
-            if let Some(fault) = &locked.fault {
-                return Err(fault.clone());
+        let process = Process::new(&of_process, store.clone(), life.max(1), Nanos(0));
+        let process = process.map_err(KeyError::Table)?;
+        let waker = port.waker();
+        let is_woken = waker.is_some();
+        let shared = Arc::new(Shared {
+            table,
+            store,
+            engine: Mutex::new(Engine { process, calls: Calls::default(), waiting_count: 0 }),
+            room: Condvar::new(),
+            is_called: AtomicBool::new(false),
+            is_asleep: AtomicBool::new(false),
+            waker,
+            stop: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            origin: Instant::now(),
+            call_timeout: config.call_timeout,
+        });
+        let (ready, is_ready) = bounded(1);
+        let (seen, given) = (Arc::clone(&shared), config.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("weft-keys-{}", config.me))
+            .spawn(move || Driver::new(port, &given, is_woken, ready).run(&seen))
+            .map_err(|error| KeyError::Thread(Arc::new(error)))?;
+        let session = Self { shared, thread: Some(thread) };
+        match is_ready.recv_timeout(config.connect_timeout) {
+            Ok(()) => Ok(session),
+            Err(_) => {
+                let failure = session.shared.lock().calls.failure().cloned();
+                let (home, waited) = (config.home, config.connect_timeout);
+                Err(failure.unwrap_or(KeyError::NoHome { home, waited }))
             }
-            if locked.engine.presence() == Presence::Present {
-                return Ok(());
-            }
-            drop(locked);
-            if Instant::now() >= end {
-                return Err(KeyError::NotJoined(timeout));
-            }
-            thread::sleep(JOIN_POLL);
         }
     }
 
-    /// Pulls rows into `values`, in the order of `keys`.
+    /// Copies the rows of these keys into `values`, one after the other.
     ///
     /// # Errors
-    /// [`KeyError`].
+    /// [`KeyError`], within `call_timeout`.
     pub fn pull(&self, keys: &[u64], values: &mut [f32]) -> Result<(), KeyError> {
-        self.check_elements(keys, values.len())?;
-        let row_len = usize::from(self.table.row_len);
-        let mut elsewhere = Vec::new();
-        for (place, (key, value)) in keys.iter().zip(values.chunks_exact_mut(row_len)).enumerate() {
-            let index = self.index(*key)?;
-            if !self.rows.with_held(index, |row| value.copy_from_slice(row)) {
-                elsewhere.push(place);
+        self.check_len(keys, values.len())?;
+        let row_len = usize::from(self.shared.table.row_len);
+        let rows = values.chunks_exact_mut(row_len);
+        let mut far = Vec::new();
+        for ((position, key), room) in keys.iter().enumerate().zip(rows) {
+            if !self.pull_if_local(*key, room)? {
+                far.push(position);
             }
         }
-        if elsewhere.is_empty() {
+        if far.is_empty() {
             return Ok(());
         }
-        let asked: Vec<u64> = elsewhere.iter().map(|place| keys[*place]).collect();
-        let ticket = self.start(&asked, Call::Pull)?;
-        ticket.wait_with(|rows| {
-            for (place, row) in elsewhere.iter().zip(rows.chunks_exact(row_len)) {
-                values[place * row_len..][..row_len].copy_from_slice(row);
-            }
-        })
+        let found = self.submit(keys, &far, Wish::Pull)?.wait(self.shared.call_timeout)?;
+        for (position, row) in far.iter().zip(found.chunks_exact(row_len)) {
+            values[position * row_len..][..row_len].copy_from_slice(row);
+        }
+        Ok(())
     }
 
-    /// Pulls a row if it is here; false if it is not.
+    /// Copies a row if it is here; false if it is not.
     ///
     /// # Errors
-    /// [`KeyError::Call`], [`KeyError::Elements`].
+    /// [`CallError::UnknownKey`], a wrong length, or why the session is over.
+    #[inline]
     pub fn pull_if_local(&self, key: u64, value: &mut [f32]) -> Result<bool, KeyError> {
-        self.check_elements(&[key], value.len())?;
-        Ok(self.rows.with_held(self.index(key)?, |row| value.copy_from_slice(row)))
+        self.check_len(&[key], value.len())?;
+        let index = self.index(key)?;
+        Ok(self.shared.store.with_held(index, |row| value.copy_from_slice(row)).is_some())
     }
 
-    /// Adds terms to rows.
+    /// Adds to the rows of these keys. Each value counts exactly once.
     ///
     /// # Errors
-    /// [`KeyError`].
-    pub fn push(&self, keys: &[u64], terms: &[f32]) -> Result<(), KeyError> {
-        self.start_push(keys, terms)?.wait_with(|_| {})
+    /// As [`KeySession::pull`].
+    pub fn push(&self, keys: &[u64], values: &[f32]) -> Result<(), KeyError> {
+        self.run(keys, Wish::Push(values))
     }
 
-    /// Sets rows.
+    /// Sets the rows of these keys.
     ///
     /// # Errors
-    /// [`KeyError`].
+    /// As [`KeySession::pull`].
     pub fn set(&self, keys: &[u64], values: &[f32]) -> Result<(), KeyError> {
-        self.start_set(keys, values)?.wait_with(|_| {})
+        self.run(keys, Wish::Set(values))
     }
 
-    /// Has rows move to this process; returns when all are here, or were.
+    /// Has the rows of these keys come here. They stay until another process asks for them.
     ///
     /// # Errors
-    /// [`KeyError`].
+    /// As [`KeySession::pull`].
     pub fn localize(&self, keys: &[u64]) -> Result<(), KeyError> {
-        self.start_localize(keys)?.wait_with(|_| {})
+        self.run(keys, Wish::Localize)
     }
 
-    /// Begins [`KeySession::pull`].
+    /// As [`KeySession::pull`], without waiting: the ticket has the values in the end.
     ///
     /// # Errors
-    /// [`KeyError`].
-    pub fn start_pull(&self, keys: &[u64]) -> Result<Ticket, KeyError> {
-        self.start(keys, Call::Pull)
+    /// [`KeyError::Full`] within `call_timeout`, or what is wrong with the call.
+    pub fn start_pull(&self, keys: &[u64]) -> Result<KeyTicket, KeyError> {
+        let call = Pending::new(keys.to_vec(), self.shared.table.row_len, true);
+        let mut far = Vec::new();
+        for (position, key) in keys.iter().enumerate() {
+            let index = self.index(*key)?;
+            let take = |row: &mut [f32]| call.complete(position, Some(row));
+            if self.shared.store.with_held(index, take).is_none() {
+                far.push(position);
+            }
+        }
+        self.enter(&call, keys, &far, Wish::Pull, true)?;
+        Ok(self.ticket(call))
     }
 
-    /// Begins [`KeySession::push`].
+    /// As [`KeySession::push`], without waiting. What one thread calls for one key happens in the
+    /// order of its calls.
     ///
     /// # Errors
-    /// [`KeyError`].
-    pub fn start_push(&self, keys: &[u64], terms: &[f32]) -> Result<Ticket, KeyError> {
-        self.check_elements(keys, terms.len())?;
-        self.start(keys, Call::Push(terms))
+    /// As [`KeySession::start_pull`].
+    pub fn start_push(&self, keys: &[u64], values: &[f32]) -> Result<KeyTicket, KeyError> {
+        self.start(keys, Wish::Push(values))
     }
 
-    /// Begins [`KeySession::set`].
+    /// As [`KeySession::set`], without waiting.
     ///
     /// # Errors
-    /// [`KeyError`].
-    pub fn start_set(&self, keys: &[u64], values: &[f32]) -> Result<Ticket, KeyError> {
-        self.check_elements(keys, values.len())?;
-        self.start(keys, Call::Set(values))
+    /// As [`KeySession::start_pull`].
+    pub fn start_set(&self, keys: &[u64], values: &[f32]) -> Result<KeyTicket, KeyError> {
+        self.start(keys, Wish::Set(values))
     }
 
-    /// Begins [`KeySession::localize`].
+    /// As [`KeySession::localize`], without waiting.
     ///
     /// # Errors
-    /// [`KeyError`].
-    pub fn start_localize(&self, keys: &[u64]) -> Result<Ticket, KeyError> {
-        self.start(keys, Call::Localize)
+    /// As [`KeySession::start_pull`].
+    pub fn start_localize(&self, keys: &[u64]) -> Result<KeyTicket, KeyError> {
+        self.start(keys, Wish::Localize)
     }
 
-    /// A row as it is here, for a checkpoint; nothing if it is elsewhere.
-    ///
-    /// # Errors
-    /// [`KeyError::Call`].
-    pub fn kept_row(&self, key: u64) -> Result<Option<KeptRow>, KeyError> {
-        Ok(self.rows.with(self.index(key)?, |slot| {
-            let row = || KeptRow { value: slot.value.to_vec(), lasts: slot.lasts.to_vec() };
-            slot.is_held().then(row)
-        }))
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> &TableConfig {
+        &self.shared.table
     }
 
-    /// What happened to this process.
+    /// What has happened.
     #[must_use]
     pub fn statistics(&self) -> KeyStatistics {
-        KeyStatistics { engine: self.driver.lock().engine.stats().clone() }
+        let process = self.shared.lock().process.stats().clone();
+        KeyStatistics { local: self.shared.store.local_count() + process.local, process }
     }
 
-    /// Leaves the table. Clones are of no use any more. What others ask of this process afterwards
-    /// is not answered: they find it dead.
-    pub fn close(self) {
-        self.reader.end();
-    }
-
-    fn index(&self, key: u64) -> Result<u32, KeyError> {
-        self.table.index(key).ok_or(KeyError::Call(CallError::UnknownKey(key)))
-    }
-
-    fn check_elements(&self, keys: &[u64], given: usize) -> Result<(), KeyError> {
-        let row_len = self.table.row_len;
-        if keys.len() * usize::from(row_len) == given {
+    fn run(&self, keys: &[u64], wish: Wish<'_>) -> Result<(), KeyError> {
+        let far = self.run_local(keys, wish)?;
+        if far.is_empty() {
             return Ok(());
         }
-        Err(KeyError::Elements { given, keys: keys.len(), row_len })
+        self.submit(keys, &far, wish)?.wait(self.shared.call_timeout).map(drop)
     }
 
-    /// Runs a call where the rows are here, and sends the rest.
-    fn start(&self, keys: &[u64], call: Call<'_>) -> Result<Ticket, KeyError> {
+    fn start(&self, keys: &[u64], wish: Wish<'_>) -> Result<KeyTicket, KeyError> {
+        let far = self.run_local(keys, wish)?;
+        Ok(self.ticket(self.submit(keys, &far, wish)?))
+    }
+
+    fn ticket(&self, call: Arc<Pending>) -> KeyTicket {
+        KeyTicket { call, timeout: self.shared.call_timeout }
+    }
+
+    /// Runs what can run here and now; returns which keys are elsewhere.
+    fn run_local(&self, keys: &[u64], wish: Wish<'_>) -> Result<Vec<usize>, KeyError> {
+        if let Wish::Push(values) | Wish::Set(values) = wish {
+            self.check_len(keys, values.len())?;
+        }
+        // All or nothing of a call that cannot be.
         for key in keys {
             self.index(*key)?;
         }
-        let row_len = usize::from(self.table.row_len);
-        let is_pull = matches!(call, Call::Pull);
-        let mut values = if is_pull { vec![0.0; keys.len() * row_len] } else { Vec::new() };
-        let mut elsewhere = Vec::new();
-        for (place, key) in keys.iter().enumerate() {
+        let mut far = Vec::new();
+        for (position, key) in keys.iter().enumerate() {
             let index = self.index(*key)?;
-            let at = place * row_len;
-            let is_done = self.rows.with_held(index, |row| match call {
-                Call::Pull => values[at..at + row_len].copy_from_slice(row),
-                Call::Push(terms) => {
-                    let pairs = row.iter_mut().zip(&terms[at..at + row_len]);
-                    pairs.for_each(|(element, term)| *element += term);
+            let op = self.op(wish, position);
+            let is_here = self.shared.store.with_held(index, |row| match op {
+                Op::Set(value) => row.copy_from_slice(value),
+                Op::Add(value) => {
+                    row.iter_mut().zip(value).for_each(|(element, term)| *element += term);
                 }
-                Call::Set(values) => row.copy_from_slice(&values[at..at + row_len]),
-                Call::Localize => {}
+                Op::Pull => {}
             });
-            if !is_done {
-                elsewhere.push(place);
+            if is_here.is_none() {
+                far.push(position);
             }
         }
-        let first_key = elsewhere.first().map_or(0, |place| keys[*place]);
-        let mut locked = self.driver.lock();
-        if let (Some(fault), false) = (&locked.fault, elsewhere.is_empty()) {
-            return Err(fault.clone());
-        }
-        let (ticket, number) =
-            locked.tickets.begin(first_key, elsewhere.len(), values, self.timeout);
-        for place in elsewhere {
-            let op = match call {
-                Call::Pull => Some(Op::Pull),
-                Call::Push(terms) => Some(Op::Add(&terms[place * row_len..][..row_len])),
-                Call::Set(values) => Some(Op::Set(&values[place * row_len..][..row_len])),
-                Call::Localize => None,
-            };
-            let name = u64::from(number) << 32 | place as u64;
-            locked = self.call_one(locked, keys[place], op, name)?;
-        }
-        let now = self.driver.now();
-        self.driver.with_engine(&mut locked, |engine, wire| engine.flush(now, wire));
-        drop(locked);
-        Ok(ticket)
+        Ok(far)
     }
 
-    /// Gives one key of a call to the engine; waits while that is full.
-    fn call_one<'a>(
-        &'a self,
-        mut locked: std::sync::MutexGuard<'a, Locked>,
-        key: u64,
-        op: Option<Op<'_>>,
-        name: u64,
-    ) -> Result<std::sync::MutexGuard<'a, Locked>, KeyError> {
-        let end = Instant::now() + self.timeout;
-        loop {
-            let now = self.driver.now();
-            let result = self.driver.with_engine(&mut locked, |engine, wire| {
-                let result = match op {
-                    Some(op) => engine.call(key, op, name, wire),
-                    None => engine.localize(key, name, wire),
-                };
-                if result.is_err() {
-                    engine.flush(now, wire);
-                }
-                result
-            });
-            match result {
-                Ok(()) => return Ok(locked),
-                Err(CallError::Full) if Instant::now() < end => {}
-                Err(CallError::Full) => {
-                    return Err(KeyError::Silent { key, timeout: self.timeout });
-                }
-                Err(error) => return Err(error.into()),
-            }
-            drop(locked);
-            thread::sleep(FULL_PAUSE);
-            locked = self.driver.lock();
-            if let Some(fault) = &locked.fault {
-                return Err(fault.clone());
-            }
+    pub(super) fn op<'a>(&self, wish: Wish<'a>, position: usize) -> Op<'a> {
+        let row_len = usize::from(self.shared.table.row_len);
+        let row = |values: &'a [f32]| &values[position * row_len..][..row_len];
+        match wish {
+            Wish::Pull | Wish::Localize => Op::Pull,
+            Wish::Push(values) => Op::Add(row(values)),
+            Wish::Set(values) => Op::Set(row(values)),
         }
+    }
+
+    #[inline]
+    fn index(&self, key: u64) -> Result<u32, KeyError> {
+        if self.shared.is_over.load(Ordering::Relaxed) {
+            return Err(self.failure());
+        }
+        self.shared.table.index(key).ok_or(KeyError::Call(CallError::UnknownKey(key)))
+    }
+
+    #[cold]
+    fn failure(&self) -> KeyError {
+        let failure = self.shared.lock().calls.failure().cloned();
+        failure.unwrap_or(KeyError::Call(CallError::Lost))
+    }
+
+    /// One key's values are as long as a row, or that is the engine's error; several keys' are as
+    /// long as all their rows.
+    #[inline]
+    fn check_len(&self, keys: &[u64], given: usize) -> Result<(), KeyError> {
+        let row_len = self.shared.table.row_len;
+        if given == keys.len() * usize::from(row_len) {
+            return Ok(());
+        }
+        Err(match keys.len() {
+            1 => KeyError::Call(CallError::RowLen { given, row_len }),
+            keys => KeyError::Values { given, keys, row_len },
+        })
     }
 }
 
-impl Reader {
-    fn end(&self) {
-        self.driver.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            // It ends within one pause of its socket.
-            let _panicked = thread.join();
-        }
-    }
-}
-
-impl Drop for Reader {
+impl Drop for KeySession {
     fn drop(&mut self) {
-        self.end();
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
-
-const JOIN_POLL: Duration = Duration::from_millis(1);
-/// Until something that waits is done, maybe.
-const FULL_PAUSE: Duration = Duration::from_micros(50);

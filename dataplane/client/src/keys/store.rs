@@ -1,83 +1,77 @@
-//! The rows of a process, which all its threads use.
+//! The rows of a process, which its worker threads and its engine share.
 //!
-//! Keys are spread over stripes, each behind a lock: key `i` of the table is in stripe `i` modulo
-//! their number. A lock is held for one operation on one row. Nobody takes a second lock while it
-//! holds one, but for the engine's, which is taken before. Memory: 4 bytes an element, 8 a process
-//! and 8, for each key of the table, whether its row is here or not.
+//! Rows lie in stripes, at most [`STRIPES_MAX`]: key `i` of the table is in stripe `i % count`, each
+//! under a lock of its own. Invariants: a thread holds at most one of these locks, for one row's
+//! operation and no longer; whoever finds a row held may run an operation on it in that turn of the
+//! lock, for the engine empties a key's queue in the same turn in which it installs the row.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weft_engine::role::keys::{Slot, Store, TableConfig};
-use weft_wire::keys::{Number, RowEpoch};
+use weft_engine::role::keys::{OwnStore, Slot, Store, TableConfig};
 
-/// Stripes of a store, unless there are fewer keys.
-const STRIPES_MAX: u32 = 1024;
-
-/// Rows in stripes.
-#[derive(Debug)]
-pub(super) struct Rows {
-    row_len: usize,
-    processes: usize,
-    stripes: Vec<Mutex<Stripe>>,
+/// All rows; clones are of the same.
+#[derive(Clone, Debug)]
+pub(super) struct SharedStore {
+    stripes: Arc<[Stripe]>,
+    /// Bits of a place that say which stripe.
+    bits: u32,
 }
 
+/// In lines of its own, so that threads that work in two stripes do not meet.
+#[repr(align(128))]
 #[derive(Debug)]
-struct Stripe {
-    epochs: Vec<RowEpoch>,
-    values: Vec<f32>,
-    lasts: Vec<Number>,
+struct Stripe(Mutex<Rows>);
+
+#[derive(Debug)]
+struct Rows {
+    store: OwnStore,
+    /// Operations that ran here without the engine.
+    local_count: u64,
 }
 
-impl Rows {
+impl SharedStore {
+    /// Room for all rows, of which none is held.
     pub(super) fn new(table: &TableConfig) -> Self {
-        let (row_len, processes) = (usize::from(table.row_len), usize::from(table.processes));
-        let stripe_count = table.key_count.clamp(1, STRIPES_MAX);
-        let stripe = |stripe: u32| {
-            let keys = table.key_count.saturating_sub(stripe).div_ceil(stripe_count) as usize;
-            Mutex::new(Stripe {
-                epochs: vec![RowEpoch::NONE; keys],
-                values: vec![0.0; keys * row_len],
-                lasts: vec![Number::NONE; keys * processes],
+        let count = table.key_count.clamp(1, STRIPES_MAX).next_power_of_two().min(STRIPES_MAX);
+        let bits = count.trailing_zeros();
+        let part = TableConfig { key_count: table.key_count.div_ceil(count), ..*table };
+        let rows = || Rows { store: OwnStore::new(&part), local_count: 0 };
+        let stripes = (0..count).map(|_| Stripe(Mutex::new(rows()))).collect();
+        Self { stripes, bits }
+    }
+
+    /// Runs an operation if the row is held; `None` if it is not.
+    #[inline]
+    pub(super) fn with_held<R>(&self, index: u32, work: impl FnOnce(&mut [f32]) -> R) -> Option<R> {
+        let mut rows = self.lock(index);
+        let Rows { store, local_count } = &mut *rows;
+        store.with(index >> self.bits, |slot| {
+            slot.is_held().then(|| {
+                *local_count += 1;
+                work(slot.value)
             })
-        };
-        Self { row_len, processes, stripes: (0..stripe_count).map(stripe).collect() }
+        })
     }
 
-    /// Does something with one key, in one turn of its stripe's lock.
-    pub(super) fn with<R>(&self, index: u32, work: impl FnOnce(Slot<'_>) -> R) -> R {
-        let (mut stripe, place) = self.lock(index);
-        let Stripe { epochs, values, lasts } = &mut *stripe;
-        let value = &mut values[place * self.row_len..][..self.row_len];
-        let lasts = &mut lasts[place * self.processes..][..self.processes];
-        work(Slot { epoch: &mut epochs[place], value, lasts })
+    /// Operations that ran in callers' threads.
+    pub(super) fn local_count(&self) -> u64 {
+        let count = |index| self.lock(index).local_count;
+        (0..1 << self.bits).map(count).sum()
     }
 
-    /// Reads or changes the value of a row that is here; false if it is not.
-    pub(super) fn with_held(&self, index: u32, work: impl FnOnce(&mut [f32])) -> bool {
-        let (mut stripe, place) = self.lock(index);
-        let is_held = stripe.epochs[place].is_some();
-        if is_held {
-            work(&mut stripe.values[place * self.row_len..][..self.row_len]);
-        }
-        is_held
-    }
-
-    fn lock(&self, index: u32) -> (MutexGuard<'_, Stripe>, usize) {
-        let count = self.stripes.len();
-        let stripe = &self.stripes[index as usize % count];
-        // A thread that panicked with a lock has left a row that may be half written, and goes down
-        // with its process; the others need not.
-        let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
-        (stripe, index as usize / count)
+    #[inline]
+    fn lock(&self, index: u32) -> MutexGuard<'_, Rows> {
+        let stripe = index & ((1 << self.bits) - 1);
+        // What runs under the lock leaves a row whole or as it was.
+        self.stripes[stripe as usize].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The store as the engine sees it.
-#[derive(Debug)]
-pub(super) struct SharedRows(pub(super) Arc<Rows>);
-
-impl Store for SharedRows {
+impl Store for SharedStore {
     fn with<R>(&mut self, index: u32, work: impl FnOnce(Slot<'_>) -> R) -> R {
-        self.0.with(index, work)
+        self.lock(index).store.with(index >> self.bits, work)
     }
 }
+
+/// Stripes of a table at most.
+pub const STRIPES_MAX: u32 = 1024;

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use weft_config::node::{
-    JobSection, PortSection, PushSection, ServerSection, StrangersSection, SwitchPortSection,
-    SwitchSection,
+    JobSection, KeysSection, PortSection, PushSection, ServerSection, StrangersSection,
+    SwitchPortSection, SwitchSection,
 };
 use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError};
 use weft_kernel::Kernels;
@@ -153,4 +153,45 @@ fn what_a_switch_cannot_do_is_refused_at_its_key() {
     assert_eq!(section(&|it| it.cpu_port = 3), "switch.cpu_port");
     assert_eq!(section(&|it| it.port[1].ip = it.port[0].ip), "switch.port");
     assert_eq!(section(&|it| it.cpu_rate_bytes_per_sec = 0), "switch.cpu_rate_bytes_per_sec");
+}
+
+fn with_table() -> NodeConfig {
+    let processes = [2, 3].map(|host| SocketAddr::from(([10, 0, 0, host], 4000)));
+    let mut config = config();
+    config.keys.push(KeysSection::new(1, 100, 1000, processes.into()));
+    config
+}
+
+#[test]
+fn a_table_of_rows_that_cannot_be_is_refused_at_its_key() {
+    let settings = Settings::new(with_table()).expect("it is good");
+    let [KeyTable { table, death_timeout, .. }] = &settings.tables[..] else { panic!("one") };
+    assert_eq!((table.processes, table.payload_max, death_timeout.0), (2, 1472, 2_000_000_000));
+    let refused = |change: &dyn Fn(&mut NodeConfig)| {
+        let mut config = with_table();
+        change(&mut config);
+        Settings::new(config).unwrap_err().to_string()
+    };
+    let section = |change: &dyn Fn(&mut KeysSection)| refused(&|it| change(&mut it.keys[0]));
+    let starts = [
+        (section(&|it| it.processes.clear()), "keys[0].processes", "1 to 64"),
+        (section(&|it| it.processes[1] = it.processes[0]), "keys[0].processes", "twice"),
+        (
+            section(&|it| it.processes[1] = "[::1]:1".parse().unwrap()),
+            "keys[0].processes",
+            "family",
+        ),
+        (section(&|it| it.row_len = 0), "keys[0].row_len", "at least one element"),
+        (section(&|it| it.row_len = 400), "keys[0].row_len", "shorter rows"),
+        (section(&|it| it.key_count = 0), "keys[0].key_count", "0 keys"),
+        (section(&|it| it.first_key = u64::MAX - 5), "keys[0].key_count", "2^64"),
+        (section(&|it| it.table = 0x1000), "keys[0].table", "4095"),
+        (section(&|it| it.job = 256), "keys[0].job", "below 256"),
+        (section(&|it| it.death_timeout_ms = 0), "keys[0].death_timeout_ms", "at least 1"),
+        (refused(&|it| it.keys.push(it.keys[0].clone())), "keys[1].table", "another"),
+        (refused(&|it| it.lcores.shards = 2), "lcores.shards", "[[keys]]"),
+    ];
+    for (text, key, why) in starts {
+        assert!(text.contains(key) && text.contains(why), "{text}: not {key}, {why}");
+    }
 }

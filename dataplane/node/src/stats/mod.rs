@@ -24,7 +24,7 @@ use weft_io::record::RecordCounts;
 use weft_io::shm::ShmCounts;
 use weft_io::trace::TraceCounts;
 use weft_io::{Port, PortInfo, PortStats};
-use weft_lane::{LaneEngine, LanePort, LaneStats, RoleLane, SteerStats};
+use weft_lane::{Keyed, LaneEngine, LanePort, LaneStats, RoleLane, SteerStats};
 use weft_wire::{JobId, Members};
 
 use crate::host::{Host, HostStats};
@@ -156,6 +156,15 @@ impl EngineSnapshot for Aggregator {
         snapshot.jobs = self.jobs().map(|(id, stats)| (id, *stats)).collect();
         snapshot.leases = self.leases().map(lease).collect();
         snapshot.pushes = self.gather().reports().map(|push| PushSnapshot::take(&push)).collect();
+    }
+}
+
+impl EngineSnapshot for Keyed<Aggregator> {
+    fn describe(&self, snapshot: &mut LaneSnapshot) {
+        self.engine().describe(snapshot);
+        for (reason, count) in self.homes().drops().iter() {
+            snapshot.engine.drops.count_many(reason, count);
+        }
     }
 }
 

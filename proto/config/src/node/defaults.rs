@@ -31,6 +31,7 @@ defaults! {
     // Jobs and rows.
     slots_max: u32 = 4096;
     burst_bytes: u64 = 1 << 20;
+    death_timeout_ms: u64 = 2000;
     element_type: ElementType = ElementType::I32;
     operation: Operation = Operation::Sum;
     overflow: Overflow = Overflow::Wrap;

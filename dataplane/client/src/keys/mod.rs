@@ -1,0 +1,48 @@
+//! Tables of rows of parameters that move between processes (SPEC#keys; PROTOCOL section 13).
+//!
+//! ```no_run
+//! use weft_client::keys::{KeyConfig, KeySession};
+//!
+//! # fn main() -> Result<(), weft_client::keys::KeyError> {
+//! let processes = vec!["10.0.0.1:4000".parse().unwrap(), "10.0.0.2:4000".parse().unwrap()];
+//! let config = KeyConfig::new("10.0.0.100:22341".parse().unwrap(), processes, 0, 16, 1000);
+//! let session = KeySession::connect(&config)?;
+//! session.localize(&[7, 8])?; // now both rows are here
+//! session.push(&[7], &[0.5; 16])?; // adds
+//! let mut rows = vec![0.0; 32];
+//! session.pull(&[7, 900], &mut rows)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `session.rs` | [`KeySession`]: what worker threads call |
+//! | `shared.rs` | what these and the port's thread share |
+//! | `submit.rs` | how many keys come to the engine, or wait for room |
+//! | `store.rs` | the rows, which they and the engine share |
+//! | `calls.rs` | [`KeyTicket`]: calls that wait for others |
+//! | `driver.rs` | the thread that owns the port and the timers |
+//!
+//! An operation on a row that is here runs in the caller's thread, under the lock of the row's
+//! stripe, and wakes nobody. Any other goes to the engine, and the port's thread sends it. Each key
+//! is sequentially consistent, for calls and for tickets: one thread's operations on a key happen
+//! in the order of its calls, for the engine runs what waits for a row in the turn of the row's
+//! lock in which the row comes. Operations on different keys have no order.
+
+mod calls;
+mod config;
+mod driver;
+mod error;
+mod session;
+mod shared;
+mod store;
+mod submit;
+#[cfg(test)]
+mod tests;
+
+pub use calls::KeyTicket;
+pub use config::KeyConfig;
+pub use error::KeyError;
+pub use session::{KeySession, KeyStatistics};
+pub use store::STRIPES_MAX;

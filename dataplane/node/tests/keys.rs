@@ -1,0 +1,86 @@
+//! A real process that is the home of a table of rows, and sessions of `weft-client`.
+
+#[allow(dead_code, reason = "each of these test programs uses a part of it")]
+mod common;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::thread;
+
+use common::{ConfigFile, Running, run_to_end, weft_node};
+use nix::sys::signal::Signal;
+use weft_client::keys::{KeyConfig, KeySession};
+use weft_config::node::{Io, KeysSection, NodeConfig, PortSection};
+
+const ROW_LEN: u16 = 20;
+const KEYS: u32 = 60;
+
+fn free_addrs<const COUNT: usize>() -> [SocketAddr; COUNT] {
+    let sockets = [(); COUNT].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback has ports"));
+    sockets.map(|socket| socket.local_addr().expect("it is bound"))
+}
+
+fn config(home: SocketAddr, processes: Vec<SocketAddr>) -> NodeConfig {
+    let mut port = PortSection::new(Io::Udp, IpAddr::from([127, 0, 0, 1]));
+    port.udp_port = home.port();
+    NodeConfig {
+        keys: vec![KeysSection::new(2, ROW_LEN, KEYS, processes)],
+        ..NodeConfig::new(port)
+    }
+}
+
+#[test]
+fn a_node_is_the_home_of_rows_that_move() {
+    let [home, first, second] = free_addrs();
+    let processes = vec![first, second];
+    let file = ConfigFile::new("home", &config(home, processes.clone()));
+    let node = Running::start(&mut weft_node(&file, &[]));
+    let connect = |me| {
+        let config = KeyConfig::new(home, processes.clone(), me, ROW_LEN, KEYS).job(2);
+        KeySession::connect(&config).expect("the home is there")
+    };
+    let sessions = thread::scope(|scope| {
+        [0, 1].map(|me| scope.spawn(move || connect(me))).map(|it| it.join().expect("no panic"))
+    });
+    let keys: Vec<u64> = (0..KEYS.into()).collect();
+    let ones = vec![1.0; keys.len() * usize::from(ROW_LEN)];
+    thread::scope(|scope| {
+        for session in &sessions {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    session.localize(&keys).expect("all are there");
+                    session.push(&keys, &ones).expect("all are there");
+                }
+            });
+        }
+    });
+    let mut values = vec![0.0; ones.len()];
+    for session in &sessions {
+        session.pull(&keys, &mut values).expect("all are there");
+        assert!(values.iter().all(|value| *value == 100.0), "{values:?}");
+    }
+    drop(sessions);
+    let ended = node.end(Signal::SIGTERM);
+    assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
+}
+
+#[test]
+fn a_table_that_cannot_be_is_refused_in_one_line() {
+    let [home, first, second] = free_addrs();
+    let check = |change: &dyn Fn(&mut KeysSection)| {
+        let mut config = config(home, vec![first, second]);
+        change(&mut config.keys[0]);
+        let file = ConfigFile::new("table", &config);
+        let output = run_to_end(&mut weft_node(&file, &["--check-config"]));
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let (code, said) = check(&|_| ());
+    assert_eq!(code, Some(0), "{said}");
+    let refused = |change: &dyn Fn(&mut KeysSection), expected: &str| {
+        let (code, said) = check(change);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(expected) && said.lines().count() == 1, "{said}: not {expected}");
+    };
+    refused(&|it| it.processes.clear(), "keys[0].processes");
+    refused(&|it| it.row_len = 400, "keys[0].row_len");
+    refused(&|it| it.key_count = 0, "keys[0].key_count");
+}
