@@ -13,7 +13,7 @@ use weft_control::Mode;
 use weft_jobs::bands::{BandPolicy, ROTATE_NS};
 use weft_jobs::cluster::Cluster;
 use weft_jobs::job::Job;
-use weft_jobs::lights::{Outcome, Setting, Shares};
+use weft_jobs::lights::{Outcome, Receives, Setting, Shares};
 use weft_jobs::policy::{BUILT_IN, Setting as PolicySetting};
 use weft_jobs::sim::setup::Setup;
 use weft_jobs::sim::{self, Observer, Row};
@@ -113,7 +113,8 @@ fn setting(first: &JobPlan, jobs: usize, rotate_ns: u64, seed: u64) -> Option<(S
     }
     let workers = u32::from(first.scenario.job.workers);
     let link = first.scenario.lab.rates("server")[0]?;
-    let chunk_bytes = u64::from(first.plan.elements) * 4 + FRAME_OVERHEAD_BYTES;
+    // Beside each chunk goes the frame that asks for one of the other direction.
+    let chunk_bytes = u64::from(first.plan.elements) * 4 + 2 * FRAME_OVERHEAD_BYTES;
     let dimension = first.plan.boxes.iter().find_map(|planned| planned.config.server.first());
     let chunks = dimension?.dimension.div_ceil(usize::from(first.plan.elements));
     let [from_ms, to_ms] = push.compute_ms;
@@ -127,7 +128,10 @@ fn setting(first: &JobPlan, jobs: usize, rotate_ns: u64, seed: u64) -> Option<(S
         model_bytes: (chunks as u64 * chunk_bytes) as f64,
         rounds: first.scenario.job.rounds,
         rotate_ns,
-        shares: Shares::default(),
+        // Models are asked for chunk by chunk, within windows that are alike.
+        shares: Shares::Equal,
+        receives: Receives::InTurn,
+        step_spread: STEP_SPREAD,
         seed,
     };
     Some((setting, (u64::from(from_ms) + u64::from(to_ms)) * 500_000))
@@ -142,6 +146,9 @@ fn is_alike(one: &JobPlan, other: &JobPlan) -> bool {
         && one.start == other.start
 }
 
+/// Emulated computing of 200 ms takes up to 2 ms longer, with what is really computed (measured; no
+/// two steps end at the same instant, however small it is).
+const STEP_SPREAD: f64 = 0.01;
 /// Ethernet, IPv4, UDP and Weft's header.
 const FRAME_OVERHEAD_BYTES: u64 = 14 + 20 + 8 + 32;
 
@@ -176,7 +183,7 @@ mod tests {
             found.jct_ns.iter().sum::<u64>() as f64 / found.jct_ns.len() as f64
         };
         let [fifo, one] = [BandPolicy::Fifo, BandPolicy::One].map(mean);
-        assert!(one < 0.9 * fifo, "{one} and {fifo}");
+        assert!(one < 0.97 * fifo, "{one} and {fifo}");
     }
 
     #[test]
