@@ -85,7 +85,7 @@ pub fn run<E: From<KeysError>>(
     for nodes in &settings.nodes {
         let key_count = settings.keys.iter().max().copied().unwrap_or(1) * u32::from(*nodes);
         let site = Site::new(*nodes, settings.row_len, key_count)?;
-        site.serve(|sessions| {
+        site.serve::<_, E>(|sessions| {
             let mut bench = Bench::new(sessions, settings, *nodes);
             for keys in &settings.keys {
                 for operation in Operation::ALL {
