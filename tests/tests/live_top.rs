@@ -1,6 +1,6 @@
-//! `weft top` as people see it: its screen in a real terminal (tmux), with keys, another size and an
-//! end after which the terminal is as it was; and its recording, of which each line has every key.
-//! Over UDP on loopback: needs `weft`, `weft-node` and `weft-controller` beside this test.
+//! `weft top` as people see it: its screen in a real terminal (tmux), with keys, another size and
+//! an end after which the terminal is as it was; and its recording, of which each line has every
+//! key. Over UDP on loopback: needs `weft`, `weft-node` and `weft-controller` beside this test.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -81,8 +81,8 @@ pub enum Receives {
     /// All that are there at once, as they share any link: nobody plans.
     #[default]
     Together,
-    /// One after another, none stopped: of those that wait the best band first, in it the first that
-    /// came. Weft's plans take transfers so, and shorter ones first, which these are not.
+    /// One after another, none stopped: of those that wait the best band first, in it the first
+    /// that came. Weft's plans take transfers so, and shorter ones first, which these are not.
     InTurn,
 }
 

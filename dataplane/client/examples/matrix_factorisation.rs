@@ -1,6 +1,6 @@
-//! Factors a matrix that a seed makes, by parameter blocking: each process has rows of it, and works
-//! in each step on columns that no other works on. Processes are threads here, and so is the home of
-//! the columns' factors; with `[[keys]]` in its file a weft-node is that.
+//! Factors a matrix that a seed makes, by parameter blocking: each process has rows of it, and
+//! works in each step on columns that no other works on. Processes are threads here, and so is the
+//! home of the columns' factors; with `[[keys]]` in its file a weft-node is that.
 //!
 //! `cargo run -p weft-client --example matrix_factorisation`
 

@@ -7,9 +7,10 @@
 //! and no more than [`BURST_NS`] of it at once, or two frames.
 //!
 //! Invariants: a frame leaves before every frame of a later band that came before it, but for those
-//! without elements, which ask for what the other direction is free for, and for those that waited longer than the age limit: these go first, the oldest first, so that nobody starves;
-//! within a band the order stays; a queue holds at most its maximum, and what finds it full is
-//! freed and counted; nothing is allocated once the port is made.
+//! without elements, which ask for what the other direction is free for, and for those that waited
+//! longer than the age limit: these go first, the oldest first, so that nobody starves; within a
+//! band the order stays; a queue holds at most its maximum, and what finds it full is freed and
+//! counted; nothing is allocated once the port is made.
 
 use std::array;
 use std::collections::VecDeque;

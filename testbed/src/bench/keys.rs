@@ -1,8 +1,8 @@
 //! What an operation on rows that move costs: here, elsewhere, and to have the row come.
 //!
-//! A home beside an aggregator and the processes are threads of this program, each with a UDP socket
-//! of its own on loopback; one thread at a time calls. All pushes are counted and the sums compared
-//! in the end.
+//! A home beside an aggregator and the processes are threads of this program, each with a UDP
+//! socket of its own on loopback; one thread at a time calls. All pushes are counted and the sums
+//! compared in the end.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};

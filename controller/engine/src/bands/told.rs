@@ -1,9 +1,9 @@
 //! Decides what boxes that apply bands are told, and what their answers mean.
 //!
 //! Invariants: while a host's bands change one by one, no job that is before another one before and
-//! after the change is ever behind it; a box is told what it has not, and nothing else, but for what
-//! it refused, which it is told again every [`RETRY_NS`]; each answer is of what was told last; a
-//! refusal is news once.
+//! after the change is ever behind it; a box is told what it has not, and nothing else, but for
+//! what it refused, which it is told again every [`RETRY_NS`]; each answer is of what was told
+//! last; a refusal is news once.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};

@@ -28,8 +28,8 @@
 //! stripe, and wakes nobody. Any other goes to the engine, and the port's thread sends it. Each key
 //! is sequentially consistent, for calls and for tickets: one thread's operations on a key happen
 //! in the order of its calls, for the engine runs what waits for a row in the turn of the row's
-//! lock in which the row comes. Operations on different keys have no order, nor do those of one call
-//! that names a key twice.
+//! lock in which the row comes. Operations on different keys have no order, nor do those of one
+//! call that names a key twice.
 
 mod calls;
 mod config;

@@ -1,9 +1,9 @@
 //! The rows of a process, which its worker threads and its engine share.
 //!
-//! Rows lie in stripes, at most [`STRIPES_MAX`]: key `i` of the table is in stripe `i % count`, each
-//! under a lock of its own. Invariants: a thread holds at most one of these locks, for one row's
-//! operation and no longer; whoever finds a row held may run an operation on it in that turn of the
-//! lock, for the engine empties a key's queue in the same turn in which it installs the row.
+//! Rows lie in stripes, at most [`STRIPES_MAX`]: key `i` of the table is in stripe `i % count`,
+//! each under a lock of its own. Invariants: a thread holds at most one of these locks, for one
+//! row's operation and no longer; whoever finds a row held may run an operation on it in that turn
+//! of the lock, for the engine empties a key's queue in the same turn in which it installs the row.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

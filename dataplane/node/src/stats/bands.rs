@@ -13,8 +13,8 @@ use super::figures::{self, Figures, table};
 /// The frames of one band.
 #[derive(Clone, Debug, Serialize)]
 pub struct BandReport {
-    /// `0` to `6`, of which 0 goes first; `rest`; `bare`: frames without elements, which wait for no
-    /// band.
+    /// `0` to `6`, of which 0 goes first; `rest`; `bare`: frames without elements, which wait for
+    /// no band.
     pub band: &'static str,
     /// What became of them.
     #[serde(flatten)]

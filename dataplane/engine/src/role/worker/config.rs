@@ -24,8 +24,8 @@ pub struct WorkerConfig {
     pub operation: Operation,
     /// Steps in flight per lane at the start; at most the lease's window is used. Default 64.
     pub cwnd_initial: u32,
-    /// Steps that a lane rather sends together than one by one, for ports that carry a run of frames
-    /// as one message; at most a quarter of the congestion window is waited for. Default 1.
+    /// Steps that a lane rather sends together than one by one, for ports that carry a run of
+    /// frames as one message; at most a quarter of the congestion window is waited for. Default 1.
     pub batch: u32,
     /// Retransmission timeout before the first round trip was measured. Default 20 ms.
     pub rto_initial_ns: u64,

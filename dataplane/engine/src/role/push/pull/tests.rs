@@ -14,8 +14,8 @@ const CHUNK_NS: u64 = 90_000;
 /// And a question so long on its way.
 const DELAY_NS: u64 = 250_000;
 
-/// A puller, and a server that answers everything it is asked, in order, over a link that others may
-/// have for a while.
+/// A puller, and a server that answers everything it is asked, in order, over a link that others
+/// may have for a while.
 struct Rig {
     puller: Puller,
     stats: PusherStats,
