@@ -36,7 +36,7 @@ impl From<KeysError> for Ended {
 }
 
 pub(crate) fn run(arguments: &KeysArgs, format: Format) -> Outcome {
-    interrupt::listen();
+    interrupt::listen().map_err(|error| Exit::CannotRun.because(error))?;
     let settings = Settings {
         nodes: arguments.nodes.clone(),
         keys: arguments.keys.clone(),
