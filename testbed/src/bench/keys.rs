@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 use weft_client::keys::{KeyConfig, KeyError, KeySession};
@@ -295,4 +295,4 @@ const BATCH_KEYS: u32 = 2_000;
 /// Samples before the measured ones.
 const WARM_UP: u32 = 20;
 /// The home looks at its timers this often at least.
-const IDLE_NS: u64 = Duration::from_millis(5).as_nanos() as u64;
+const IDLE_NS: u64 = 5_000_000;
