@@ -91,7 +91,7 @@ fn updates_that_wait_for_a_narrow_link_are_summed_on_their_way() {
     let text = scenario(8).replacen("workers = 2", "workers = 3", 1)
         + "[lab]\nrate_mbit = 40\n[lab.links]\nps = { up = 40, down = 2 }\n";
     let path = written(directory.path(), &text);
-    let (ended, _out) = Run::start::<&str>(Path::new(&path), &[]).end(PATIENCE);
+    let (ended, _out) = Run::start(Path::new(&path), &["--keep-recordings"]).end(PATIENCE);
     let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
     assert_eq!((ended.code, &json["verdict"]), (Some(0), &"ok".into()), "{json}");
     let aggregated = |row: usize| json["jobs"][row]["chunks_aggregated"].as_u64();
