@@ -201,8 +201,8 @@ fn layouts_of_keys_agree() {
         ("row", keys::ROW_HEAD_LEN),
     ];
     let spec = spec_table(&["key entry", "bytes"]);
-    let spec: Vec<_> = spec.iter().map(|row| (row[0].as_str(), number(&row[1]) as usize)).collect();
-    assert_eq!(spec, lengths);
+    let spec: Vec<_> = spec.iter().map(|row| (row[0].as_str(), number(&row[1]))).collect();
+    assert_eq!(spec, lengths.map(|(entry, len)| (entry, len as u64)));
     let parts = spec_codes(&["part", "value"], 0);
     assert_eq!(parts, rust_codes(keys::Parts::ALL, |part| part.0));
 }

@@ -133,7 +133,7 @@ impl Box {
                     self.tell(v1::event::Event::Installed(event)).await;
                     return group;
                 }
-                Command::SetRate(_) | Command::Skip(_) => {}
+                Command::Settled(_) | Command::SetRate(_) | Command::Skip(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -471,7 +471,7 @@ async fn what_a_box_holds_is_installed_and_removed_over_grpc() {
     loop {
         match node.hear().await.expect("a command") {
             Command::InstallJob(said) => break assert_eq!(said, share),
-            Command::SetRate(_) | Command::Skip(_) => {}
+            Command::Settled(_) | Command::SetRate(_) | Command::Skip(_) => {}
             other => panic!("{other:?}"),
         }
     }

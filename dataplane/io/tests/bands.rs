@@ -230,7 +230,7 @@ fn a_full_queue_is_counted_and_holds_up_no_other() {
     }
     let counts = rig.port.counts();
     let waits = counts[1];
-    assert_eq!(waits.waiting as usize, rig.port.backlog()[1]);
+    assert_eq!(waits.waiting, rig.port.backlog()[1] as u64);
     assert_eq!(waits.waiting_bytes, waits.waiting * FRAME_BYTES);
     assert!((1..=rig.now).contains(&waits.oldest_ns), "{waits:?}");
     assert!((1..=100).contains(&counts[1].full), "{counts:?}");

@@ -4,7 +4,9 @@
 mod common;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{ConfigFile, Running, run_to_end, weft_node};
 use nix::sys::signal::Signal;
@@ -13,6 +15,9 @@ use weft_config::node::{Io, KeysSection, NodeConfig, PortSection};
 
 const ROW_LEN: u16 = 20;
 const KEYS: u32 = 60;
+/// How often the home is killed.
+const KILLS: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn free_addrs<const COUNT: usize>() -> [SocketAddr; COUNT] {
     let sockets = [(); COUNT].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback has ports"));
@@ -61,6 +66,59 @@ fn a_node_is_the_home_of_rows_that_move() {
     drop(sessions);
     let ended = node.end(Signal::SIGTERM);
     assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
+}
+
+/// Both processes take all rows from each other and add to them; the box is killed on the way, and
+/// comes back as if it had never been there.
+#[test]
+fn a_home_that_is_killed_while_rows_move_learns_where_they_are() {
+    let [home, first, second] = free_addrs();
+    let processes = vec![first, second];
+    let file = ConfigFile::new("killed-home", &config(home, processes.clone()));
+    let node = Running::start(&mut weft_node(&file, &[]));
+    let connect = |me| {
+        let config = KeyConfig::new(home, processes.clone(), me, ROW_LEN, KEYS).job(2);
+        KeySession::connect(&config).expect("the home is there")
+    };
+    let sessions = thread::scope(|scope| {
+        [0, 1].map(|me| scope.spawn(move || connect(me))).map(|it| it.join().expect("no panic"))
+    });
+    let keys: Vec<u64> = (0..KEYS.into()).collect();
+    let ones = vec![1.0; keys.len() * usize::from(ROW_LEN)];
+    let (is_over, turns) = (AtomicBool::new(false), AtomicU32::new(0));
+    let node = thread::scope(|scope| {
+        let mut node = node;
+        for session in &sessions {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    session.localize(&keys).expect("the home comes back");
+                    session.push(&keys, &ones).expect("the home comes back");
+                    turns.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..KILLS {
+            let before = turns.load(Ordering::Relaxed);
+            let begun = Instant::now();
+            while turns.load(Ordering::Relaxed) < before + 20 {
+                assert!(begun.elapsed() < PATIENCE, "rows do not move");
+                thread::sleep(Duration::from_millis(1));
+            }
+            node.end(Signal::SIGKILL);
+            node = Running::start(&mut weft_node(&file, &[]));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        node
+    });
+    // Exact: an f32 counts to 2^24.
+    let expected = turns.into_inner() as f32;
+    let mut values = vec![0.0; ones.len()];
+    for session in &sessions {
+        session.pull(&keys, &mut values).expect("all are there");
+        assert!(values.iter().all(|value| *value == expected), "{expected}: {values:?}");
+    }
+    drop(sessions);
+    assert_eq!(node.end(Signal::SIGTERM).code, Some(0));
 }
 
 #[test]

@@ -99,6 +99,12 @@ impl Controller {
         self.commands.blocking_send(command).expect("the stream is there");
     }
 
+    /// Tells the box that it holds all that there is for it.
+    fn settle(&self) {
+        let settled = v1::command::Command::Settled(v1::Settled {});
+        self.send(v1::Command { command: Some(settled) });
+    }
+
     /// Tells the box, and returns its one answer.
     fn tell(&self, command: HoldingCommand) -> Event {
         self.send(convert::command_to_proto(&Command::Holding(command)));
@@ -210,6 +216,8 @@ fn jobs_and_leases_come_and_go_over_the_southbound() {
     let second = RowConfig { row: ROW + 1, ..lease(members) };
     let full = controller.tell(HoldingCommand::InstallLease(second));
     assert_eq!(full, refused(Holding::Row(ROW + 1), HoldingError::Full));
+
+    controller.settle();
 
     // Removed while its members send: each ends with the reason, within a bounded time.
     let mut sessions = both(|rank| session(node, members, rank).expect("it joins"));

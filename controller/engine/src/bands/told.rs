@@ -212,7 +212,7 @@ impl Controller {
         told.answer = answer;
         if let Answer::Refused(error) = answer {
             let is_news = told.before.replace(error) != Some(error);
-            self.bands.boxes.retry_ns.get_or_insert(now_ns.saturating_add(RETRY_NS));
+            self.bands.boxes.retry_ns.get_or_insert_with(|| now_ns.saturating_add(RETRY_NS));
             if !is_news {
                 return;
             }

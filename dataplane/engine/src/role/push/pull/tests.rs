@@ -67,7 +67,7 @@ impl Rig {
                 let at = Nanos(self.now);
                 let elements = [0; ELEMENTS as usize * 4];
                 let stats = &mut self.stats;
-                let _ = self.puller.take_answer(at, &kernels, chunk, &elements, false, stats);
+                let _ = self.puller.take_answer(at, kernels, chunk, &elements, false, stats);
             }
         }
     }
