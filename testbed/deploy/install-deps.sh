@@ -19,6 +19,7 @@ test=(
   iputils-ping  # labs forward, nodes answer
   valgrind      # callgrind counts instructions
   mininet       # the topologies of its users
+  tmux          # the screen of weft top in a terminal
 )
 bench=(
   openmpi-bin libopenmpi-dev libgloo-dev # allreduces to compare with

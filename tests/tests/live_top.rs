@@ -49,7 +49,13 @@ impl Watched {
             Some(words.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         });
         let words = told.expect("it says how it is watched");
-        Self { child, words, directory }
+        let watched = Self { child, words, directory };
+        // It says so before its controller listens.
+        let mut once = Command::new(program("weft"));
+        once.arg("top").args(&watched.words).arg("--once").stdout(Stdio::null());
+        let answers = || once.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        assert!(eventually(PATIENCE, answers), "the controller does not answer");
+        watched
     }
 
     fn ask_to_end(&self) {
