@@ -6,4 +6,5 @@ pub mod live;
 pub mod model;
 pub mod recordings;
 pub mod reference;
+pub mod seeds;
 pub mod vectors;

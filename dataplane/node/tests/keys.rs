@@ -33,19 +33,24 @@ fn config(home: SocketAddr, processes: Vec<SocketAddr>) -> NodeConfig {
     }
 }
 
+/// Both processes of the table.
+fn joined(home: SocketAddr, processes: &[SocketAddr]) -> [KeySession; 2] {
+    let connect = |me| {
+        let config = KeyConfig::new(home, processes.to_vec(), me, ROW_LEN, KEYS).job(2);
+        KeySession::connect(&config).expect("the home is there")
+    };
+    thread::scope(|scope| {
+        [0, 1].map(|me| scope.spawn(move || connect(me))).map(|it| it.join().expect("no panic"))
+    })
+}
+
 #[test]
 fn a_node_is_the_home_of_rows_that_move() {
     let [home, first, second] = free_addrs();
     let processes = vec![first, second];
     let file = ConfigFile::new("home", &config(home, processes.clone()));
     let node = Running::start(&mut weft_node(&file, &[]));
-    let connect = |me| {
-        let config = KeyConfig::new(home, processes.clone(), me, ROW_LEN, KEYS).job(2);
-        KeySession::connect(&config).expect("the home is there")
-    };
-    let sessions = thread::scope(|scope| {
-        [0, 1].map(|me| scope.spawn(move || connect(me))).map(|it| it.join().expect("no panic"))
-    });
+    let sessions = joined(home, &processes);
     let keys: Vec<u64> = (0..KEYS.into()).collect();
     let ones = vec![1.0; keys.len() * usize::from(ROW_LEN)];
     thread::scope(|scope| {
@@ -76,13 +81,7 @@ fn a_home_that_is_killed_while_rows_move_learns_where_they_are() {
     let processes = vec![first, second];
     let file = ConfigFile::new("killed-home", &config(home, processes.clone()));
     let node = Running::start(&mut weft_node(&file, &[]));
-    let connect = |me| {
-        let config = KeyConfig::new(home, processes.clone(), me, ROW_LEN, KEYS).job(2);
-        KeySession::connect(&config).expect("the home is there")
-    };
-    let sessions = thread::scope(|scope| {
-        [0, 1].map(|me| scope.spawn(move || connect(me))).map(|it| it.join().expect("no panic"))
-    });
+    let sessions = joined(home, &processes);
     let keys: Vec<u64> = (0..KEYS.into()).collect();
     let ones = vec![1.0; keys.len() * usize::from(ROW_LEN)];
     let (is_over, turns) = (AtomicBool::new(false), AtomicU32::new(0));
