@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
 use indicatif::ProgressBar;
+use serde::Serialize;
 use weft_config::to_toml;
 use weft_process::say;
 use weft_testbed::certs::Folder;
@@ -12,7 +13,7 @@ use weft_testbed::interrupt;
 use weft_testbed::lab::rootless;
 use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
-use weft_testbed::report::{LinkDelay, Machine, RunRecord, RunWriter, Verdict};
+use weft_testbed::report::{LinkDelay, Machine, Record, RunWriter, Verdict};
 use weft_testbed::run::push::make_certificates;
 use weft_testbed::run::{
     DelayedBy, Finished, FlowPlan, Ground, Io, LOOPBACK_FIRST, LOOPBACK_PORTS, Observed, Place,
@@ -97,7 +98,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     if let Some(reason) = &ground.degraded {
         say!("weft: DEGRADED: {reason}");
     }
-    let writer = RunWriter::create(&directory, record(&scenario, arguments))
+    let writer = RunWriter::create(&directory, record(&scenario.name, &scenario, arguments))
         .map_err(|error| Exit::Usage.because(error))?;
     prepare(&scenario, seed, &directory).map_err(prepared)?;
     if let Some(keys) = &keys {
@@ -263,9 +264,10 @@ pub(super) fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-fn record(scenario: &Scenario, arguments: &RunArgs) -> RunRecord {
-    RunRecord {
-        name: arguments.name.as_ref().unwrap_or(&scenario.name).clone(),
+/// The record of a run that begins. `scenario` is called `name`.
+pub(super) fn record<O>(name: &str, scenario: &impl Serialize, arguments: &RunArgs) -> Record<O> {
+    Record {
+        name: arguments.name.as_deref().unwrap_or(name).to_owned(),
         weft_version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("WEFT_COMMIT").to_owned(),
         started_unix_s: unix_s(),

@@ -11,8 +11,7 @@ use weft_process::say;
 use weft_testbed::certs::Folder;
 use weft_testbed::lab::LabName;
 use weft_testbed::report::{
-    JobsRecord, JobsReport, Machine, Report, RunFiles, RunRecord, RunWriter, Verdict, WordRow,
-    jobs_text,
+    JobsRecord, JobsReport, Report, RunFiles, RunWriter, Verdict, WordRow, jobs_text,
 };
 use weft_testbed::run::several::{
     JobPlan, JobSeen, SeveralPlan, outcome, predict, row, run_several, steered,
@@ -24,7 +23,7 @@ use weft_testbed::run::{
 use weft_testbed::scenario::JobsScenario;
 
 use super::certs::now_unix_s;
-use super::run::{choose_ground, default_directory, in_lab, prepared, process_failure, unix_s};
+use super::run::{choose_ground, default_directory, in_lab, prepared, process_failure, record};
 use super::run_args::RunArgs;
 use super::{
     Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, emit_text, progress_bar, report,
@@ -57,14 +56,10 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     if let Some(reason) = &ground.degraded {
         say!("weft: DEGRADED: {reason}");
     }
-    let mut record = record(&scenario, arguments);
-    if directory.join(RECORD).exists() {
-        let error = anyhow!("{} already holds a run; pass another --out", directory.display());
-        return Err(Exit::Usage.because(error));
-    }
+    let mut record: JobsRecord = record(&scenario.name, &scenario, arguments);
+    record.create(&directory, RECORD).map_err(|error| Exit::Usage.because(error))?;
     let writers = plan.jobs.iter().map(|job| begin(job, &record));
     let writers = writers.collect::<Result<Vec<_>, _>>()?;
-    write_record(&directory, &record)?;
     if let Some(keys) = &keys {
         plan.make_certificates(&Folder::at(keys.path()), now_unix_s())
             .map_err(|error| Exit::CannotRun.because(error))?;
@@ -120,7 +115,7 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     }
     let failed = outcome.verdict == Verdict::Failed;
     record.outcome = Some(outcome);
-    write_record(&directory, &record)?;
+    record.write(&directory, RECORD).map_err(|error| Exit::Failed.because(error))?;
     present(&directory, format)?;
     say!("weft: run directory {}", directory.display());
     Ok(match (failed, is_degraded) {
@@ -146,43 +141,12 @@ fn load(arguments: &RunArgs, text: &str) -> Result<JobsScenario, Failure> {
 
 /// Makes a job's directory, with what its boxes read.
 fn begin(job: &JobPlan, record: &JobsRecord) -> Result<RunWriter, Failure> {
-    let own = RunRecord {
-        name: job.name.clone(),
-        weft_version: record.weft_version.clone(),
-        commit: record.commit.clone(),
-        started_unix_s: record.started_unix_s,
-        arguments: record.arguments.clone(),
-        seed: job.seed,
-        configuration: serde_json::to_value(&job.scenario).unwrap_or_default(),
-        machine: record.machine.clone(),
-        outcome: None,
-    };
+    let configuration = serde_json::to_value(&job.scenario).unwrap_or_default();
+    let own = record.of_part(&job.name, job.seed, configuration);
     let writer =
         RunWriter::create(&job.directory, own).map_err(|error| Exit::Usage.because(error))?;
     prepare(&job.scenario, job.seed, &job.directory).map_err(prepared)?;
     Ok(writer)
-}
-
-fn record(scenario: &JobsScenario, arguments: &RunArgs) -> JobsRecord {
-    JobsRecord {
-        name: arguments.name.as_ref().unwrap_or(&scenario.name).clone(),
-        weft_version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("WEFT_COMMIT").to_owned(),
-        started_unix_s: unix_s(),
-        arguments: std::env::args().collect(),
-        seed: arguments.seed,
-        configuration: serde_json::to_value(scenario).unwrap_or_default(),
-        machine: Machine::read(),
-        outcome: None,
-    }
-}
-
-fn write_record(directory: &Path, record: &JobsRecord) -> Result<(), Failure> {
-    let path = directory.join(RECORD);
-    let text = serde_json::to_string_pretty(record).map_err(|error| Exit::Failed.because(error))?;
-    fs::write(&path, text + "\n")
-        .with_context(|| format!("writing {}", path.display()))
-        .map_err(|error| Exit::Failed.because(error))
 }
 
 fn carry_out(

@@ -6,13 +6,13 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use weft_process::say;
 use weft_testbed::interrupt;
-use weft_testbed::report::{Machine, ResizeOutcome as Ran, ResizeRecord, pauses_svg};
+use weft_testbed::report::{ResizeOutcome as Ran, ResizeRecord, pauses_svg};
 use weft_testbed::run::resize::{ResizePlan, judge, run as carry_out};
 use weft_testbed::run::{ProcessError, WorkerMessage};
 use weft_testbed::scenario::Scenario;
 
 use super::lab::listen;
-use super::run::unix_s;
+use super::run::record;
 use super::run_args::{IoName, Level, RunArgs};
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
 
@@ -30,16 +30,8 @@ pub(super) fn run(
                        --level, --switch, --lab, --pcap and --record";
         return Err(Exit::Usage.because(anyhow!("{problem}")));
     }
-    let mut record = record(arguments, scenario);
-    if directory.join(RECORD).exists() {
-        let directory = directory.display();
-        let problem = anyhow!("there is a run in {directory} already; give another --out");
-        return Err(Exit::Usage.because(problem));
-    }
-    fs::create_dir_all(directory)
-        .with_context(|| format!("cannot make the run directory {}", directory.display()))
-        .map_err(|error| Exit::Usage.because(error))?;
-    write_record(directory, &record)?;
+    let mut record: ResizeRecord = record(&scenario.name, scenario, arguments);
+    record.create(directory, RECORD).map_err(|error| Exit::Usage.because(error))?;
     let plan = ResizePlan::new(scenario, port_base, arguments.seed, directory);
     listen()?;
     let bar = progress_bar(u64::from(scenario.job.rounds), "round");
@@ -60,30 +52,10 @@ pub(super) fn run(
     let ran = judge(scenario, arguments.seed, &seen).map_err(|error| Exit::Usage.because(error))?;
     let is_ok = ran.problems.is_empty();
     record.outcome = Some(ran);
-    write_record(directory, &record)?;
+    record.write(directory, RECORD).map_err(|error| Exit::Failed.because(error))?;
     show(directory, &record, format)?;
     say!("weft: run directory {}", directory.display());
     Ok(if is_ok { 0 } else { Exit::Failed as u8 })
-}
-
-fn record(arguments: &RunArgs, scenario: &Scenario) -> ResizeRecord {
-    ResizeRecord {
-        name: arguments.name.as_ref().unwrap_or(&scenario.name).clone(),
-        kind: ResizeRecord::KIND.to_owned(),
-        weft_version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("WEFT_COMMIT").to_owned(),
-        started_unix_s: unix_s(),
-        arguments: std::env::args().collect(),
-        seed: arguments.seed,
-        configuration: serde_json::to_value(scenario).unwrap_or_default(),
-        machine: Machine::read(),
-        outcome: None,
-    }
-}
-
-fn write_record(directory: &Path, record: &ResizeRecord) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(record).map_err(|error| Exit::Failed.because(error))?;
-    write(&directory.join(RECORD), &(text + "\n"))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
@@ -98,7 +70,7 @@ pub(super) fn present(directory: &Path, format: Format) -> Result<Option<bool>, 
     // Whoever reads the directories of other runs says what is wrong with one that cannot be read.
     let Ok(text) = fs::read_to_string(directory.join(RECORD)) else { return Ok(None) };
     let Ok(record) = serde_json::from_str::<ResizeRecord>(&text) else { return Ok(None) };
-    if record.kind != ResizeRecord::KIND {
+    if !record.has_resizes() {
         return Ok(None);
     }
     show(directory, &record, format)?;
@@ -121,7 +93,7 @@ fn show(directory: &Path, record: &ResizeRecord, format: Format) -> Result<(), F
     }
     let table = table.into_inner().map_err(|error| Exit::Failed.because(anyhow!("{error}")))?;
     write(&directory.join(TABLE), &String::from_utf8_lossy(&table))?;
-    let title = format!("{}, seed {}: pauses of its resizes", record.name, record.seed);
+    let title = format!("{}: pauses of its resizes", record.title());
     let picture = pauses_svg(&title, &ran.pauses).map_err(|error| Exit::Failed.because(error))?;
     if let Some(picture) = picture {
         write(&directory.join(PICTURE), &picture)?;

@@ -15,6 +15,7 @@ use super::columns::{
     COMMITS, CommitRow, EVENTS, EventRow, REPLICA, ROUNDS, ReplicaRow, RoundRow, TRANSFERS,
     TransferRow, UPDATES, UpdateRow,
 };
+use super::record::Record;
 use super::{RunOutcome, RunRecord};
 
 /// A run directory that is being written.
@@ -33,23 +34,18 @@ impl RunWriter {
     /// # Errors
     /// When a run is there already, or a file cannot be written.
     pub fn create(directory: &Path, record: RunRecord) -> Result<Self, FilesError> {
-        if directory.join(RECORD).exists() {
-            return Err(FilesError::Exists { directory: directory.to_owned() });
-        }
-        fs::create_dir_all(directory).map_err(|e| FilesError::io(directory, e))?;
+        record.create(directory, RECORD)?;
         let create = |name: &str| {
             let path = directory.join(name);
             File::create(&path).map_err(|e| FilesError::io(&path, e))
         };
-        let writer = Self {
+        Ok(Self {
             rounds: csv::Writer::from_writer(create(ROUNDS)?),
             transfers: csv::Writer::from_writer(create(TRANSFERS)?),
             events: BufWriter::new(create(EVENTS)?),
             directory: directory.to_owned(),
             record,
-        };
-        writer.write_record()?;
-        Ok(writer)
+        })
     }
 
     /// Where the run is written.
@@ -118,6 +114,28 @@ impl RunWriter {
 
     fn write_record(&self) -> Result<(), FilesError> {
         write_json(&self.directory.join(RECORD), &self.record)
+    }
+}
+
+impl<O: Serialize> Record<O> {
+    /// Makes the directory, with this record as its first file.
+    ///
+    /// # Errors
+    /// When a run is there already, or the file cannot be written.
+    pub fn create(&self, directory: &Path, file: &str) -> Result<(), FilesError> {
+        if directory.join(file).exists() {
+            return Err(FilesError::Exists { directory: directory.to_owned() });
+        }
+        fs::create_dir_all(directory).map_err(|e| FilesError::io(directory, e))?;
+        self.write(directory, file)
+    }
+
+    /// Writes it anew: who reads meanwhile reads this one or the one before.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, directory: &Path, file: &str) -> Result<(), FilesError> {
+        write_json(&directory.join(file), self)
     }
 }
 

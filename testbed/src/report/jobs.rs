@@ -5,32 +5,13 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
+use super::record::Record;
 use super::render::{duration, text};
 use super::table::table;
-use super::{Machine, Report, Verdict};
+use super::{Report, Verdict};
 
 /// `jobs.json`: what was run, on what, and how it ended.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct JobsRecord {
-    /// The run's name: the scenario's unless it was given one.
-    pub name: String,
-    /// Version of Weft.
-    pub weft_version: String,
-    /// Commit that the binary was built from, or `unknown`.
-    pub commit: String,
-    /// Start of the run, seconds since 1970.
-    pub started_unix_s: u64,
-    /// The command line.
-    pub arguments: Vec<String>,
-    /// Seed of every random choice.
-    pub seed: u64,
-    /// The scenario with every default filled in.
-    pub configuration: serde_json::Value,
-    /// Where it ran.
-    pub machine: Machine,
-    /// How it ended; absent while it runs and after a crash.
-    pub outcome: Option<JobsOutcome>,
-}
+pub type JobsRecord = Record<JobsOutcome>;
 
 /// How a run of several jobs ended. Outside scripts read these names.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -22,6 +22,7 @@ mod page;
 mod pictures;
 mod plan_picture;
 mod push;
+mod record;
 mod render;
 mod resize;
 mod surroundings;
@@ -53,6 +54,7 @@ pub use page::SvgError;
 pub use pictures::{Picture, pictures};
 pub use plan_picture::plan_picture;
 pub use push::{PushOutcome, PushReport};
+pub use record::Record;
 pub use render::{duration, metrics, text};
 pub use resize::{KillRow, PauseRow, ResizeOutcome, ResizeRecord, pauses_svg};
 pub use surroundings::{CaptureRow, FlowRow, LinkDelay, Surroundings, VirtualTime};
@@ -60,44 +62,7 @@ pub use svg::round_times_svg;
 pub use table::table;
 
 /// `run.json`: what was run, on what, and how it ended.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct RunRecord {
-    /// The run's name: the scenario's unless it was given one.
-    #[serde(default)]
-    pub name: String,
-    /// Version of Weft.
-    pub weft_version: String,
-    /// Commit that the binary was built from, or `unknown`.
-    pub commit: String,
-    /// Start of the run, seconds since 1970.
-    pub started_unix_s: u64,
-    /// The command line.
-    pub arguments: Vec<String>,
-    /// Seed of every random choice.
-    pub seed: u64,
-    /// The scenario with every default filled in.
-    pub configuration: serde_json::Value,
-    /// Where it ran.
-    pub machine: Machine,
-    /// How it ended; absent while it runs and after a crash.
-    pub outcome: Option<RunOutcome>,
-}
-
-impl RunRecord {
-    /// What the run is called in pictures: its name and seed.
-    #[must_use]
-    pub fn title(&self) -> String {
-        // Records of earlier versions have no name.
-        let name = if self.name.is_empty() { self.scenario() } else { &self.name };
-        format!("{name}, seed {}", self.seed)
-    }
-
-    /// The scenario's name.
-    #[must_use]
-    pub fn scenario(&self) -> &str {
-        self.configuration.get("name").and_then(serde_json::Value::as_str).unwrap_or("a run")
-    }
-}
+pub type RunRecord = Record<RunOutcome>;
 
 /// How a run ended. Outside scripts read these names.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -4,38 +4,11 @@
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::Machine;
 use super::page::{LETTERS, SvgError, bound, colour, legend, page, room_for};
+use super::record::Record;
 
-/// `run.json` of such a run: what was run, on what, and how it ended.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct ResizeRecord {
-    /// The run's name: the scenario's unless it was given one.
-    pub name: String,
-    /// `resize`, which tells it from others.
-    pub kind: String,
-    /// Version of Weft.
-    pub weft_version: String,
-    /// Commit that the binary was built from, or `unknown`.
-    pub commit: String,
-    /// Start of the run, seconds since 1970.
-    pub started_unix_s: u64,
-    /// The command line.
-    pub arguments: Vec<String>,
-    /// Seed of every random choice.
-    pub seed: u64,
-    /// The scenario with every default filled in.
-    pub configuration: serde_json::Value,
-    /// Where it ran.
-    pub machine: Machine,
-    /// How it ended; absent while it runs and after a crash.
-    pub outcome: Option<ResizeOutcome>,
-}
-
-impl ResizeRecord {
-    /// What [`ResizeRecord::kind`] is.
-    pub const KIND: &str = "resize";
-}
+/// `run.json` of such a run.
+pub type ResizeRecord = Record<ResizeOutcome>;
 
 /// What a run came to; keys that scripts read.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -277,3 +277,21 @@ fn what_surrounded_the_job_is_told() {
     let read: RunOutcome = serde_json::from_value(plain).unwrap();
     assert_eq!(read.surroundings, Surroundings::default());
 }
+
+#[test]
+fn a_run_whose_workers_change_is_known_by_its_configuration() {
+    let mut record = record(None);
+    assert!(!record.has_resizes());
+    record.configuration = serde_json::json!({"resize": null});
+    assert!(!record.has_resizes(), "a scenario that could have the section, and has not");
+    record.configuration = serde_json::json!({"resize": {"word": []}});
+    assert!(record.has_resizes());
+}
+
+#[test]
+fn the_record_of_a_part_says_the_same_but_for_the_part() {
+    let whole = record(Some(outcome()));
+    let part: RunRecord = whole.of_part("first", 9, serde_json::json!({"name": "part"}));
+    assert_eq!((part.title().as_str(), part.outcome.is_none()), ("first, seed 9", true));
+    assert_eq!((&part.arguments, &part.machine), (&whole.arguments, &whole.machine));
+}
