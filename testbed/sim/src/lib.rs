@@ -10,6 +10,7 @@
 //! | [`network`], [`links`] | what happens to each frame on its way, and when it is through |
 //! | [`hostile`] | an enemy who adds frames |
 //! | [`seeds`] | many seeds of every kind of scenario, on all processors |
+//! | [`report`] | what came of a seed |
 //! | [`engine`] | a lane's engine |
 //! | [`coverage`] | what was provoked |
 //! | [`transcript`] | the fingerprint of a run |
@@ -24,6 +25,7 @@ pub mod keys;
 pub mod links;
 pub mod network;
 pub mod push;
+pub mod report;
 pub mod seeds;
 pub mod steer;
 pub mod transcript;

@@ -19,17 +19,7 @@ mod world;
 use self::scenario::Scenario;
 
 /// What came of a seed.
-#[derive(Debug)]
-pub struct Report {
-    /// Of all that arrived, with its time.
-    pub fingerprint: u64,
-    /// When it ended.
-    pub ended_ns: u64,
-    /// What happened how often.
-    pub seen: Seen,
-    /// What the invariants say against it; empty is good.
-    pub violations: Vec<String>,
-}
+pub type Report = crate::report::Report<Seen>;
 
 /// What happened how often.
 #[derive(Clone, Copy, Debug, Default)]

@@ -22,17 +22,7 @@ mod worker;
 mod world;
 
 /// What came of a seed.
-#[derive(Debug)]
-pub struct Report {
-    /// Of all that happened, with its time.
-    pub fingerprint: u64,
-    /// When it ended.
-    pub ended_ns: u64,
-    /// What happened how often.
-    pub seen: Seen,
-    /// What the invariants say against it; empty is good.
-    pub violations: Vec<String>,
-}
+pub type Report = crate::report::Report<Seen>;
 
 /// What happened how often.
 #[derive(Clone, Copy, Debug, Default)]

@@ -178,12 +178,26 @@ mod tests {
     #[test]
     fn bands_are_predicted_to_help_servers_that_share_a_host() {
         let plan = plan(LIGHTS, direct);
-        let mean = |policy| {
-            let found = predict(&plan, policy, Some(5_000_000_000), 1).expect("it is known");
-            found.jct_ns.iter().sum::<u64>() as f64 / found.jct_ns.len() as f64
+        let (first, count) = (&plan.jobs[0], plan.jobs.len());
+        let (ours, step_ns) = setting(first, count, 5_000_000_000, 1).expect("it is known");
+        // What TensorLights assumes of its links helps more than what Weft's plans make of them.
+        let theirs = Setting {
+            shares: Shares::default(),
+            receives: Receives::default(),
+            step_spread: 0.0,
+            ..ours.clone()
         };
-        let [fifo, one] = [BandPolicy::Fifo, BandPolicy::One].map(mean);
-        assert!(one < 0.97 * fifo, "{one} and {fifo}");
+        let part = |setting: &Setting| {
+            let mean = |policy| {
+                let jct_ns = setting.run(policy, step_ns).jct_ns;
+                jct_ns.iter().sum::<u64>() as f64 / jct_ns.len() as f64
+            };
+            mean(BandPolicy::One) / mean(BandPolicy::Fifo)
+        };
+        let parts = [part(&theirs), part(&ours)];
+        assert!(parts[0] < 0.8 && parts[1] < 0.92, "{parts:?}");
+        let found = predict(&plan, BandPolicy::One, Some(5_000_000_000), 1).expect("it is known");
+        assert_eq!(found.jct_ns, ours.run(BandPolicy::One, step_ns).jct_ns);
     }
 
     #[test]
