@@ -8,9 +8,9 @@ use weft_jobs::bands::BandPolicy;
 
 use super::*;
 
-/// Two jobs with four workers each, whose servers share a host; every worker asks, and 10 ms pass,
-/// in which no update is sent whole.
-fn all_ask(policy: &str) -> World {
+/// Two jobs with four workers each, whose servers share a host; every worker of the first `asking`
+/// asks, and 10 ms pass, in which no update is sent whole.
+fn all_ask(policy: &str, asking: u16) -> World {
     let mut network = network(4, 100, 100);
     network.bands = Some(BandsConfig { policy: BandPolicy::One, ..BandsConfig::default() });
     network.nodes = ["p0", "p1", "agent"].map(|name| world::node(name, "s0")).into();
@@ -25,7 +25,7 @@ fn all_ask(policy: &str) -> World {
         .collect();
     let mut world = World::new(network, jobs);
     world.attach_all();
-    for (job, rank) in (0..2).flat_map(|job| (0..4).map(move |rank| (job, rank))) {
+    for (job, rank) in (0..asking).flat_map(|job| (0..4).map(move |rank| (job, rank))) {
         world.ask(job, rank);
     }
     world.run_for(10_000_000);
@@ -35,12 +35,12 @@ fn all_ask(policy: &str) -> World {
 #[test]
 fn where_the_network_shares_itself_nobody_waits_for_another_job_or_member() {
     let granted = |world: &World| [0, 1].map(|job| world.status(job).counters.granted);
-    let world = all_ask("fair");
+    let world = all_ask("fair", 2);
     assert_eq!(granted(&world), [4, 4]);
     let groups = world.controller.groups.values();
     assert!(groups.map(|group| group.descriptor.after).all(|after| after.is_none()));
     // Somebody who plans has most of them wait.
-    let planned = granted(&all_ask("mlfabric"));
+    let planned = granted(&all_ask("mlfabric", 2));
     assert!(planned.iter().sum::<u64>() < 8, "{planned:?}");
 }
 
@@ -49,7 +49,7 @@ fn where_the_network_shares_itself_nobody_waits_for_another_job_or_member() {
 fn a_server_without_a_plan_is_told_its_whole_link_whatever_its_band() {
     const LINK: u64 = 12_500_000;
     let told = |policy| {
-        let world = all_ask(policy);
+        let world = all_ask(policy, 1);
         let controller = &world.controller;
         let host = controller.host_of(controller.jobs[&JobId(1)].server);
         controller.rate_beside_better(JobId(1), host, LINK)
