@@ -11,6 +11,7 @@ mod bandwidth;
 mod closed_loop;
 mod counters;
 mod failures;
+mod figures;
 mod fingerprints;
 mod holdings;
 mod job;
