@@ -60,6 +60,12 @@ impl Controller {
         format!("http://{}", self.addr)
     }
 
+    /// The port that it listens on.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.addr.port()
+    }
+
     /// What it wrote to standard error.
     #[must_use]
     pub fn stderr(&self) -> String {
@@ -93,7 +99,6 @@ impl Controller {
     ///
     /// # Panics
     /// When it never is.
-    #[must_use]
     pub fn top_until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut seen = Value::Null;
         let has_come = eventually(PATIENCE, || {

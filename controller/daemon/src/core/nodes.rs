@@ -55,8 +55,9 @@ impl Core {
             Message::Telemetry(telemetry) => {
                 // Whoever tells nonsense is heard all the same.
                 let counters = convert::telemetry(telemetry);
-                let outcome = self.controller.handle_telemetry(now_ns, key.node, &counters);
-                outcome.map_err(convert::refused).and(self.hear_figures(key.node, telemetry))
+                let of_link = self.controller.handle_telemetry(now_ns, key.node, &counters);
+                let of_box = self.hear_figures(key.node, telemetry);
+                of_link.map_err(convert::refused).and(of_box)
             }
             Message::ProbePort(port) => self.hear_port(Reporter::Box(key.node), port),
             Message::ProbeTrain(train) => self.hear_probe(now_ns, Reporter::Box(key.node), train),
