@@ -12,6 +12,7 @@ mod closed_loop;
 mod counters;
 mod failures;
 mod fair;
+mod figures;
 mod fingerprints;
 mod holdings;
 mod job;
