@@ -100,7 +100,7 @@ pub use message::{
     Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
     Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
-pub use reduce::{ReduceStatus, SavedReduce};
+pub use reduce::{BegunRound, ReduceStatus, SavedReduce};
 pub use saved::{Saved, SavedJob};
 pub use status::{
     GroupStatus, HostStatus, JobStatus, NodeStatus, ReplicaStatus, Status, WorkerStatus,
@@ -108,8 +108,8 @@ pub use status::{
 pub use steered::{PauseStatus, Resize, SteerError, Steerer};
 pub use unregister::{UnregisterError, Unregistered};
 pub use weft_config::controller::{
-    BandsConfig, Config, HostConfig, JobConfig, NodeConfig, PlaceConfig, RackConfig, ReduceConfig,
-    Tuning, WorkerConfig,
+    BandsConfig, Config, HostConfig, JobConfig, NodeConfig, PlaceConfig, Placement, RackConfig,
+    ReduceConfig, Tuning, WorkerConfig,
 };
 
 use accounts::Accounts;
