@@ -127,6 +127,7 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
         events: node.events,
         commands: node.commands,
         holdings: node.holdings.iter().map(weft_rpc::convert::held_to_proto).collect(),
+        missing: node.missing.iter().map(weft_rpc::convert::held_to_proto).collect(),
     });
     v1::StatusReply {
         uptime_ns: snapshot.uptime_ns,

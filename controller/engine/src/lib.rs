@@ -101,7 +101,7 @@ pub use message::{
     Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
 pub use reduce::{BegunRound, ReduceStatus, SavedReduce};
-pub use saved::{Saved, SavedJob};
+pub use saved::{Saved, SavedHolding, SavedJob};
 pub use status::{
     GroupStatus, HostStatus, JobStatus, NodeStatus, ReplicaStatus, Status, WorkerStatus,
 };
@@ -116,6 +116,7 @@ use accounts::Accounts;
 use bands::Bands;
 use counters::Counters;
 use flights::Flights;
+use holdings::Kept;
 use job::{Group, Job};
 use links::Links;
 use node::Node;
@@ -149,6 +150,8 @@ pub struct Controller {
     acknowledged: VecDeque<(NodeId, Event)>,
     /// What boxes were told to hold, or no more, and have not answered.
     holdings: BTreeSet<(NodeId, JobId, Holding)>,
+    /// What boxes shall hold because somebody said so.
+    kept: Kept,
     actions: VecDeque<Action>,
     plans: u64,
     refusals: BTreeMap<&'static str, u64>,
@@ -201,6 +204,7 @@ impl Controller {
             .chain(self.lease_due_ns(self.leases_at_ns))
             .chain(self.probes.due_ns())
             .chain(self.reduce_due_ns())
+            .chain(self.holdings_due_ns())
             .chain(self.bands.due_ns())
             .min()
     }
@@ -227,6 +231,7 @@ impl Controller {
         self.skip_unused();
         self.note_standstills(now_ns);
         self.check_reduces(now_ns);
+        self.check_holdings(now_ns);
         self.send_probes(now_ns);
         if self.bands.is_active() {
             self.tell_rates(now_ns);

@@ -291,7 +291,8 @@ impl Controller {
     /// of any lease that it has none.
     fn settle_box(&mut self, node: NodeId) {
         let mut jobs = self.reduces.values().filter(|job| job.node == node);
-        if jobs.all(Reduce::is_box_settled) && self.nodes[node.index()].settle() {
+        let is_restored = self.kept.is_settled(node);
+        if is_restored && jobs.all(Reduce::is_box_settled) && self.nodes[node.index()].settle() {
             self.actions.push_back(Action::Settled { node });
         }
     }
@@ -311,6 +312,8 @@ impl Controller {
         if let Some(known) = self.reduces.get_mut(&job).filter(|known| known.node == node) {
             known.handle_box(now_ns, event);
             self.settle_reduce(job);
+        }
+        if event.holding().is_some() {
             self.settle_box(node);
         }
     }

@@ -13,7 +13,7 @@ use weft_wire::JobId;
 use super::Controller;
 use super::bands::BandStatus;
 use super::job::JobCounters;
-use super::message::explain;
+use super::message::{NodeId, explain};
 use super::reduce::ReduceStatus;
 use super::steered::PauseStatus;
 
@@ -150,6 +150,9 @@ pub struct NodeStatus {
     /// What it holds for jobs.
     #[serde(skip)]
     pub holdings: Vec<(JobId, Holding)>,
+    /// What it was told to hold, lost when it began anew, and does not hold again yet.
+    #[serde(skip)]
+    pub missing: Vec<(JobId, Holding)>,
 }
 
 impl Controller {
@@ -193,12 +196,13 @@ impl Controller {
             pauses: job.pause.status(),
             bands: self.band_status(job.id),
         });
-        let nodes = self.nodes.iter().map(|node| NodeStatus {
+        let nodes = self.nodes.iter().zip(0..).map(|(node, id)| NodeStatus {
             name: node.name().to_owned(),
             is_attached: node.is_attached(),
             events: node.counts().0,
             commands: node.counts().1,
             holdings: node.holdings().collect(),
+            missing: self.kept.missing(NodeId(id)).collect(),
         });
         let (band_policy, band_interval_ns, band_rotations) = self.bands.policy();
         let (probes, probe_bytes) = self.probes.sent();
