@@ -129,6 +129,43 @@ fn of_two_operators_at_once_one_is_heeded_and_the_other_hears_why() {
     assert_eq!(json["widths"], Value::from(widths));
 }
 
+/// Layers are tensors: which job has a large one is learnt from what its workers sum, and where the
+/// next ones go follows from that alone.
+#[test]
+fn a_skewed_jobs_workers_share_a_host_and_anothers_fill_what_is_left_over() {
+    let skewed = placed_by_skew("[256, 320]");
+    assert!(skewed.0 > 0.7 && skewed.0 < 0.9, "{skewed:?}");
+    assert_eq!(skewed.1, Value::from([0, 3, 5, 7]), "all four on h0");
+    let even = placed_by_skew("[64, 64, 64, 64]");
+    assert!(even.0 > 0.1 && even.0 < 0.3, "{even:?}");
+    assert_eq!(even.1, Value::from([1, 2, 4, 6]), "one each on h1 to h4");
+}
+
+/// The skew of a job with these hidden layers, and the places of its workers after a resize.
+fn placed_by_skew(hidden: &str) -> (f64, Value) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("placing.toml");
+    let text = scenario(1500).replace("[64]", hidden).replace("places = 4", "places = 8");
+    let hosts = r#"hosts = ["h0", "h1", "h2", "h0", "h3", "h0", "h4", "h0"]"#;
+    let text = format!("{text}{hosts}\nplacement = \"skew\"\n");
+    fs::write(&path, text).expect("a file in a temporary directory");
+    let none: [&str; 0] = [];
+    let run = Run::start(Path::new(&path), &none);
+    let endpoint = endpoint(&run);
+    let told = || reduce(&endpoint).expect("a job");
+    assert!(eventually(PATIENCE, || told()["skew"].is_f64()), "nothing is learnt: {}", told());
+    let before = told();
+    assert_eq!(before["placed"], Value::from([0, 3]), "of a model that is not known yet");
+    assert_eq!(before["round_messages"], Value::from(2 * hidden.split(',').count() + 2));
+    let (code, problem) = job(&endpoint, &["resize", "digits", "4"]);
+    assert_eq!(code, 0, "{problem}");
+    let after = told();
+    let (ended, _out) = run.end(Duration::from_secs(200));
+    let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
+    assert_eq!((ended.code, &json["model_identical"]), (Some(0), &true.into()), "{json:#}");
+    (before["skew"].as_f64().expect("just seen"), after["placed"].clone())
+}
+
 #[test]
 fn the_doubling_heuristic_widens_a_job_when_another_ends_and_halves_it_for_a_third() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/scenarios/doubling.toml");

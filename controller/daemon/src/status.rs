@@ -156,6 +156,7 @@ fn node_to_proto(node: &NodeStatus) -> v1::NodeStatus {
         rx_dropped: told.rx_dropped,
         tx_dropped: told.tx_dropped,
         bands: told.bands,
+        missing: node.missing.iter().map(held_to_proto).collect(),
     }
 }
 

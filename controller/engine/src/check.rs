@@ -118,6 +118,13 @@ pub(super) fn reduce(at: &str, job: &ReduceConfig, config: &Config) -> Checked<(
     if job.elements == 0 {
         return err("elements", "must be at least 1".into());
     }
+    if !(0.0..=1.0).contains(&job.pack_limit) {
+        return err("pack_limit", format!("is {}; give 0 to 1", job.pack_limit));
+    }
+    if !(job.begin_timeout_s > 0.0 && job.begin_timeout_s <= BEGIN_TIMEOUT_MAX_S) {
+        let problem = format!("is {}; give up to {BEGIN_TIMEOUT_MAX_S}", job.begin_timeout_s);
+        return err("begin_timeout_s", problem);
+    }
     Ok(())
 }
 
@@ -321,6 +328,8 @@ const POLICY_LEN_MAX: usize = 4096;
 const WORKERS_MAX: usize = 64;
 const AGGREGATORS_MAX: usize = 64;
 const BATCH_MAX: usize = 1024;
+/// How long a cohort may be given to begin.
+const BEGIN_TIMEOUT_MAX_S: f64 = 86_400.0;
 /// Places of an allreduce job: a group's members.
 const PLACES_MAX: usize = 64;
 const WEIGHT_MIN: f64 = 0.001;

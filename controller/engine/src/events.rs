@@ -32,7 +32,7 @@ impl Controller {
     ) -> Result<(), Refusal> {
         let checked = self.check_event(node, job, event);
         self.checked(checked)?;
-        self.held(node, job, event);
+        self.held(now_ns, node, job, event);
         self.hear_reduce_box(now_ns, node, job, event);
         self.note_band(now_ns, node, job, event);
         self.nodes[node.index()].count_event(now_ns);

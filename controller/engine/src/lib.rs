@@ -101,22 +101,23 @@ pub use message::{
     Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
     Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
-pub use reduce::{ReduceStatus, SavedReduce};
-pub use saved::{Saved, SavedJob};
+pub use reduce::{BegunRound, ReduceStatus, SavedReduce};
+pub use saved::{Saved, SavedHolding, SavedJob};
 pub use status::{
     GroupStatus, HostStatus, JobStatus, NodeStatus, ReplicaStatus, Status, WorkerStatus,
 };
 pub use steered::{PauseStatus, Resize, SteerError, Steerer};
 pub use unregister::{UnregisterError, Unregistered};
 pub use weft_config::controller::{
-    BandsConfig, Config, HostConfig, JobConfig, NodeConfig, PlaceConfig, RackConfig, ReduceConfig,
-    Tuning, WorkerConfig,
+    BandsConfig, Config, HostConfig, JobConfig, NodeConfig, PlaceConfig, Placement, RackConfig,
+    ReduceConfig, Tuning, WorkerConfig,
 };
 
 use accounts::Accounts;
 use bands::Bands;
 use counters::Counters;
 use flights::Flights;
+use holdings::Kept;
 use job::{Group, Job};
 use links::Links;
 use node::Node;
@@ -150,6 +151,8 @@ pub struct Controller {
     acknowledged: VecDeque<(NodeId, Event)>,
     /// What boxes were told to hold, or no more, and have not answered.
     holdings: BTreeSet<(NodeId, JobId, Holding)>,
+    /// What boxes shall hold because somebody said so.
+    kept: Kept,
     actions: VecDeque<Action>,
     plans: u64,
     refusals: BTreeMap<&'static str, u64>,
@@ -202,6 +205,7 @@ impl Controller {
             .chain(self.lease_due_ns(self.leases_at_ns))
             .chain(self.probes.due_ns())
             .chain(self.reduce_due_ns())
+            .chain(self.holdings_due_ns())
             .chain(self.bands.due_ns())
             .min()
     }
@@ -228,6 +232,7 @@ impl Controller {
         self.skip_unused();
         self.note_standstills(now_ns);
         self.check_reduces(now_ns);
+        self.check_holdings(now_ns);
         self.send_probes(now_ns);
         if self.bands.is_active() {
             self.tell_rates(now_ns);

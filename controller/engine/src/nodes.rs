@@ -46,6 +46,7 @@ impl Controller {
             self.forget_holdings(id);
             self.need_plan(Why::Failure);
         }
+        self.restore_holdings(now_ns, id);
         self.attach_reduce_box(id);
         Ok(id)
     }

@@ -2,9 +2,13 @@
 //!
 //! | file | decides |
 //! | --- | --- |
-//! | `job` | what is known of a job, and what people and policies may have it do |
+//! | `job` | what is known of a job |
+//! | `words` | what people and policies may have it do |
 //! | `steps` | which round workers stop before, and when a cohort is over |
 //! | `holding` | what the box is told to hold, one command at a time |
+//! | `placing` | which places a cohort gets (pure) |
+//! | `room` | whether hosts have room for it |
+//! | `sizes` | how large the tensors are (pure) |
 //! | `lease` | what a lease is |
 //! | `saved` | what outlives the controller |
 
@@ -14,7 +18,9 @@ use core::net::IpAddr;
 
 use serde::Serialize;
 use weft_config::controller::ReduceConfig;
-use weft_control::{Cohort, CohortId, Command, Event, Holding, JobState, RoundPosition, RoundWord};
+use weft_control::{
+    Cohort, CohortId, Command, Event, Holding, JobState, Messages, RoundPosition, RoundWord,
+};
 use weft_wire::{JobId, Rank};
 
 use super::Controller;
@@ -26,8 +32,12 @@ use job::Out;
 mod holding;
 mod job;
 mod lease;
+mod placing;
+mod room;
 mod saved;
+mod sizes;
 mod steps;
+mod words;
 
 pub(super) use job::Reduce;
 pub use saved::SavedReduce;
@@ -72,8 +82,20 @@ pub struct ReduceStatus {
     pub workers_first: u16,
     /// See above.
     pub places: usize,
+    /// The place of each of its workers, by rank.
+    pub placed: Vec<u16>,
     /// How long a round takes at this width; 0: not known.
     pub round_ns: u64,
+    /// Tensors that its first worker summed in a round, their bytes, and those of the largest; 0:
+    /// not known.
+    pub round_messages: u32,
+    /// See above.
+    pub round_bytes: u64,
+    /// See above.
+    pub largest_bytes: u64,
+    /// The largest tensor's part of all, from 0 to 1, over the last rounds; none: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skew: Option<f64>,
     /// Its last resizes.
     pub resizes: Vec<Resize>,
     /// Its pauses.
@@ -82,6 +104,17 @@ pub struct ReduceStatus {
     /// Why its box holds no lease, if it said so; else empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub refusing: String,
+}
+
+/// A worker of an allreduce begins a round.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BegunRound {
+    /// Which.
+    pub round: u64,
+    /// Bytes that it gives to the sum.
+    pub bytes: u64,
+    /// What it has summed since it began the one before, if it counts; they are sound.
+    pub messages: Option<Messages>,
 }
 
 impl Controller {
@@ -108,7 +141,12 @@ impl Controller {
         let known = known.unwrap_or(&empty);
         let fits = known.workers.is_none_or(|workers| usize::from(workers) <= config.places.len());
         let known = if fits { known } else { &empty };
+        let (workers, is_new) = (config.workers, known == &empty);
         self.reduces.insert(id, Reduce::new(config, node, known));
+        if is_new && let Ok(places) = self.room_for(id, workers) {
+            // Where there is no room, it begins at its first places, as it was configured.
+            self.reduces.get_mut(&id).expect("just put there").begin_at(places);
+        }
         Ok(())
     }
 
@@ -140,7 +178,7 @@ impl Controller {
             .get_mut(&job)
             .ok_or_else(|| Refusal::new("job", format!("there is no allreduce job {}", job.0)));
         let attached = known.and_then(|known| {
-            let place = known.config.places.get(rank.index()).map(|place| place.address.ip());
+            let place = known.address(rank).map(|address| address.ip());
             match (place, from) {
                 (Some(place), Some(from))
                     if place.to_canonical() != from.to_canonical() && !place.is_loopback() =>
@@ -165,7 +203,7 @@ impl Controller {
         }
     }
 
-    /// A worker of an allreduce begins a round, in which it gives so many bytes to the sum.
+    /// A worker of an allreduce begins a round.
     ///
     /// # Errors
     /// It has no stream.
@@ -174,12 +212,12 @@ impl Controller {
         now_ns: u64,
         job: JobId,
         rank: Rank,
-        (round, bytes): (u64, u64),
+        begun: BegunRound,
     ) -> Result<(), Refusal> {
-        let checked = self.check_reducer(job, rank, round);
+        let checked = self.check_reducer(job, rank, begun.round);
         self.checked(checked)?;
         if let Some(known) = self.reduces.get_mut(&job) {
-            known.begin(now_ns, rank, round, bytes);
+            known.begin(now_ns, rank, begun);
         }
         self.settle_reduce(job);
         Ok(())
@@ -211,50 +249,6 @@ impl Controller {
         }
         if round >= ROUNDS_MAX {
             return Err(Refusal::new("round", format!("is beyond {ROUNDS_MAX}")));
-        }
-        Ok(())
-    }
-
-    /// Has an allreduce job go on with another number of workers. An [`Action::Resized`] tells of
-    /// its end.
-    ///
-    /// # Errors
-    /// There is no such job, it is a push job, it is paused or being resized, or there is no room.
-    pub fn resize_job(&mut self, now_ns: u64, name: &str, to: u16) -> Result<JobId, SteerError> {
-        let Some(id) = self.reduce_by_name(name) else {
-            return Err(match self.job_by_name(name) {
-                Some(_) => SteerError::Pushed,
-                None => SteerError::Unknown,
-            });
-        };
-        self.check_room(id, to)?;
-        self.reduces.get_mut(&id).expect("found by its name").resize(now_ns, to)?;
-        self.settle_reduce(id);
-        Ok(id)
-    }
-
-    /// Whether an allreduce job's first `to` places are there and free.
-    pub(super) fn check_room(&self, id: JobId, to: u16) -> Result<(), SteerError> {
-        let places = &self.reduces[&id].config.places;
-        if to == 0 || usize::from(to) > places.len() {
-            return Err(SteerError::Places { wanted: to, places: places.len() });
-        }
-        let limited = self.config.hosts.iter().filter_map(|host| Some((&host.name, host.slots?)));
-        for (host, slots) in limited {
-            let slots = usize::from(slots);
-            let on_it = |config: &ReduceConfig, workers: u16| {
-                let places = config.places.iter().take(usize::from(workers));
-                places.filter(|place| place.host == *host).count()
-            };
-            let wanted = on_it(&self.reduces[&id].config, to);
-            let others = self.reduces.values().filter(|job| job.id != id);
-            let reduced: usize = others.map(|job| on_it(&job.config, job.cohort().workers)).sum();
-            let pushed = self.jobs.values().flat_map(|job| &job.config.workers);
-            let taken = reduced + pushed.filter(|worker| worker.host() == host).count();
-            if wanted > 0 && wanted + taken > slots {
-                let free = slots.saturating_sub(taken);
-                return Err(SteerError::Slots { host: host.clone(), wanted, free });
-            }
         }
         Ok(())
     }
@@ -297,7 +291,8 @@ impl Controller {
     /// of any lease that it has none.
     fn settle_box(&mut self, node: NodeId) {
         let mut jobs = self.reduces.values().filter(|job| job.node == node);
-        if jobs.all(Reduce::is_box_settled) && self.nodes[node.index()].settle() {
+        let is_restored = self.kept.is_settled(node);
+        if is_restored && jobs.all(Reduce::is_box_settled) && self.nodes[node.index()].settle() {
             self.actions.push_back(Action::Settled { node });
         }
     }
@@ -317,6 +312,8 @@ impl Controller {
         if let Some(known) = self.reduces.get_mut(&job).filter(|known| known.node == node) {
             known.handle_box(now_ns, event);
             self.settle_reduce(job);
+        }
+        if event.holding().is_some() {
             self.settle_box(node);
         }
     }
@@ -366,7 +363,7 @@ impl Controller {
 
     pub(super) fn reduce_status(&self) -> Vec<ReduceStatus> {
         let status = |job: &Reduce| {
-            let (cohort, seen) = (job.cohort(), job.seen());
+            let (cohort, seen, sizes) = (job.cohort(), job.seen(), job.seen().sizes);
             ReduceStatus {
                 name: job.config.name.clone(),
                 job: job.id.0,
@@ -386,7 +383,12 @@ impl Controller {
                 rounds_max: job.config.rounds,
                 workers_first: cohort.workers_first,
                 places: job.config.places.len(),
+                placed: job.places().to_vec(),
                 round_ns: seen.round_ns,
+                round_messages: sizes.last().count,
+                round_bytes: sizes.last().bytes,
+                largest_bytes: sizes.last().largest_bytes,
+                skew: sizes.skew(),
                 resizes: job.resizes().collect(),
                 pauses: job.pauses(),
                 refusing: job.refused().map_or_else(String::new, |error| format!("{error}")),

@@ -2,8 +2,8 @@
 //!
 //! Order numbers, versions and open groups are the servers' to tell. Here is the rest: how many
 //! times rows were used (a group id is not to come twice), who was dropped lately (the drop
-//! budget), which server was replaced by its replica, who is paused, and jobs that were registered
-//! at run time. It may be lost without harm to a model: a controller that has none promotes nobody
+//! budget), which server was replaced by its replica, who is paused, jobs that were registered at
+//! run time, and what boxes were told to hold. It may be lost without harm to a model: a controller that has none promotes nobody
 //! before the server itself has said that it did not leave its replica.
 
 use alloc::collections::BTreeMap;
@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use weft_config::controller::JobConfig;
+use weft_control::HoldingCommand;
 
 use super::reduce::SavedReduce;
 use super::steered::Steerer;
@@ -31,6 +32,21 @@ pub struct Saved {
     pub reduces: BTreeMap<String, SavedReduce>,
     /// Jobs registered at run time.
     pub registered: Vec<JobConfig>,
+    /// What boxes shall hold because somebody said so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<SavedHolding>,
+}
+
+/// What is saved of something that a box holds because somebody said so.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedHolding {
+    /// The box, by its name.
+    pub node: String,
+    /// What installs it.
+    pub install: HoldingCommand,
+    /// Whoever asked heard that it is held. Else the box says whether it is.
+    pub is_certain: bool,
 }
 
 /// What is saved of a job.

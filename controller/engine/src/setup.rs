@@ -15,6 +15,7 @@ use super::bands::Bands;
 use super::check::{self, ConfigError};
 use super::counters::Counters;
 use super::flights::Flights;
+use super::holdings::Kept;
 use super::job::{
     FirstAsked, Job, JobCounters, Numbers, Pause, Promotion, ReplicaProgress, Round, Worker,
 };
@@ -60,6 +61,7 @@ impl Controller {
             replan: None,
             acknowledged: VecDeque::new(),
             holdings: BTreeSet::new(),
+            kept: Kept::default(),
             actions: VecDeque::new(),
             plans: 0,
             refusals: BTreeMap::new(),
@@ -78,6 +80,11 @@ impl Controller {
             let known = saved.reduces.get(&job.name);
             controller.add_reduce(&format!("reduce[{i}]."), job, known)?;
         }
+        let nodes = &controller.nodes;
+        controller.kept = Kept::restored(&saved.held, |name| {
+            let position = nodes.iter().position(|node| node.name() == name)?;
+            u16::try_from(position).ok().map(NodeId)
+        });
         for job in &saved.registered {
             // One that the configuration has meanwhile, or no longer has room for, is forgotten.
             if controller.add_job("", job.clone(), saved).is_ok() {
@@ -223,6 +230,7 @@ impl Controller {
                 .map(|job| (job.config.name.clone(), job.save()))
                 .collect(),
             registered: self.registered.clone(),
+            held: self.kept.save(|node| self.node_name(node).into()),
         })
     }
 

@@ -14,7 +14,7 @@ use weft_wire::JobId;
 use super::Controller;
 use super::bands::BandStatus;
 use super::job::JobCounters;
-use super::message::explain;
+use super::message::{NodeId, explain};
 use super::reduce::ReduceStatus;
 use super::steered::PauseStatus;
 
@@ -154,6 +154,9 @@ pub struct NodeStatus {
     /// What it has counted, over all its lives that this controller heard of.
     #[serde(skip)]
     pub figures: BoxFigures,
+    /// What it was told to hold, lost when it began anew, and does not hold again yet.
+    #[serde(skip)]
+    pub missing: Vec<(JobId, Holding)>,
 }
 
 impl Controller {
@@ -197,13 +200,14 @@ impl Controller {
             pauses: job.pause.status(),
             bands: self.band_status(job.id),
         });
-        let nodes = self.nodes.iter().map(|node| NodeStatus {
+        let nodes = self.nodes.iter().zip(0..).map(|(node, id)| NodeStatus {
             name: node.name().to_owned(),
             is_attached: node.is_attached(),
             events: node.counts().0,
             commands: node.counts().1,
             holdings: node.holdings().collect(),
             figures: node.told().sum(),
+            missing: self.kept.missing(NodeId(id)).collect(),
         });
         let (band_policy, band_interval_ns, band_rotations) = self.bands.policy();
         let (probes, probe_bytes) = self.probes.sent();

@@ -52,6 +52,14 @@ pub enum SteerError {
         /// Slots that others leave.
         free: usize,
     },
+    /// Its hosts have no room.
+    #[error("workers: {wanted} are wanted, and the job's hosts have {free} slots free")]
+    Room {
+        /// Workers wanted.
+        wanted: u16,
+        /// Slots that others leave, at most as many as the job has places there.
+        free: u32,
+    },
     /// It has no round left to stop before.
     #[error("name: the job has begun the last of its {rounds} rounds; it ends by itself")]
     Ending {

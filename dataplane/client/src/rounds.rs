@@ -8,6 +8,7 @@
 //! # fn main() -> Result<(), weft_client::rounds::RoundError> {
 //! let config = RoundConfig::new("http://10.0.0.9:22342", 0).rank(0);
 //! let mut control = RoundControl::connect(&config)?;
+//! // control.watch(session.messages()): the controller learns how large the tensors are
 //! let cohort = control.cohort(); // how many workers, and which round comes first
 //! loop {
 //!     match control.next_round(1 << 20)? {
@@ -29,8 +30,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use weft_agent::rounds::{Rounds, Step};
-use weft_control::{Cohort, CohortId};
+use weft_control::{Cohort, CohortId, Messages};
 use weft_rpc::tls::TlsFiles;
+
+use crate::messages::MessageCounter;
 
 /// Where the controller is, and who calls.
 #[derive(Clone, Debug)]
@@ -119,11 +122,20 @@ pub struct RoundControl {
     /// A checkpoint was asked for, and is kept when the worker asks again.
     is_keeping: bool,
     /// Tells the thread that there is something to say; gone, it ends.
-    nudge: mpsc::Sender<Begun>,
+    nudge: mpsc::Sender<Nudge>,
+    messages: Option<MessageCounter>,
 }
 
-/// A round that began: which, and its bytes; none: only a change of position.
-type Begun = Option<(u64, u64)>;
+/// A round that began; none: only a change of position.
+type Nudge = Option<Begun>;
+
+/// A round that began, and what was summed since the one before did.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    round: u64,
+    bytes: u64,
+    messages: Option<Messages>,
+}
 
 /// What the worker and the thread share.
 #[derive(Debug)]
@@ -186,13 +198,20 @@ impl RoundControl {
             state = wait(&shared, state, left);
         };
         drop(state);
-        Ok(Self { shared, cohort, is_keeping: false, nudge })
+        Ok(Self { shared, cohort, is_keeping: false, nudge, messages: None })
     }
 
     /// Who this worker's cohort is.
     #[must_use]
     pub const fn cohort(&self) -> Cohort {
         self.cohort
+    }
+
+    /// Tells the controller, with each round, how large the tensors are that a session sums: it
+    /// learns from this whether one of them is much larger than the others, and places the job's
+    /// workers by it.
+    pub fn watch(&mut self, messages: MessageCounter) {
+        self.messages = Some(messages);
     }
 
     /// Ends the round that is under way, and waits for what comes next; a round gives `bytes` to
@@ -216,8 +235,10 @@ impl RoundControl {
                     let round = state.rounds.next();
                     state.rounds.handle_begin();
                     state.is_between = false;
+                    let seen = self.messages.as_ref().map(MessageCounter::take);
+                    let messages = seen.filter(Messages::is_sound);
                     // One that is not told is known by the next.
-                    let _ = self.nudge.try_send(Some((round, bytes)));
+                    let _ = self.nudge.try_send(Some(Begun { round, bytes, messages }));
                     return Ok(Next::Round(round));
                 }
                 Step::Keep => {

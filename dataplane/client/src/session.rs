@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::group::{self, Group};
 use crate::io::{Io, Workers};
 use crate::many::{Code, Layout, Many};
+use crate::messages::MessageCounter;
 use crate::payload::{Exponents, FixedPoint, Floats, Integers};
 use crate::port::WorkerPort;
 
@@ -34,6 +35,7 @@ pub struct Session<P: Port = WorkerPort> {
     /// Counters of the lives before.
     earlier: Statistics,
     encoded: Vec<i32>,
+    messages: MessageCounter,
 }
 
 impl<P: Port> fmt::Debug for Session<P> {
@@ -102,7 +104,9 @@ impl<P: Port> Session<P> {
         let mut io = Io::new(port, config.dscp);
         let group = Group::join(&mut io, config, seed)?;
         let (config, seed) = (config.clone(), next_seed(seed));
-        Ok(Self { io, config, seed, group, earlier: Statistics::default(), encoded: Vec::new() })
+        let (earlier, encoded) = (Statistics::default(), Vec::new());
+        let messages = MessageCounter::default();
+        Ok(Self { io, config, seed, group, earlier, encoded, messages })
     }
 
     /// Sums `values` over all workers, in place. Every worker gets the same bits when the numbers
@@ -135,6 +139,7 @@ impl<P: Port> Session<P> {
             }
         };
         self.earlier.chunks_clamped += clamped;
+        self.messages.note([values.len()].into_iter(), self.element_bytes());
         Ok(report(begun, chunks, clamped))
     }
 
@@ -214,8 +219,10 @@ impl<P: Port> Session<P> {
         let group = &mut self.group;
         let active = Workers { active: &mut group.data, other: group.exponents.as_mut() };
         self.io.finish_round(active, &mut payload)?;
-        self.earlier.chunks_clamped += payload.clamped;
-        Ok(payload.clamped)
+        let clamped = payload.clamped;
+        self.earlier.chunks_clamped += clamped;
+        self.messages.note(vectors.iter().map(|vector| vector.len()), self.element_bytes());
+        Ok(clamped)
     }
 
     fn sum_fixed_point(
@@ -270,7 +277,20 @@ impl<P: Port> Session<P> {
         self.io.finish_round(active, &mut payload)?;
         let clamped = payload.clamped;
         self.earlier.chunks_clamped += clamped;
+        self.messages.note([values.len()].into_iter(), 4);
         Ok(report(begun, chunks, clamped))
+    }
+
+    /// Bytes of an element on its way.
+    fn element_bytes(&self) -> usize {
+        if self.config.numbers == Numbers::Bf16 { 2 } else { 4 }
+    }
+
+    /// Counts what is summed: for [`RoundControl`](crate::rounds::RoundControl), which tells it to
+    /// the job's controller, or for whoever wants to know.
+    #[must_use]
+    pub fn messages(&self) -> MessageCounter {
+        self.messages.clone()
     }
 
     /// What the aggregator said of the group: members, elements per chunk, fan-in.

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_client::{Background, Config, Error, Numbers, Session};
-use weft_control::SumOrder;
+use weft_control::{Messages, SumOrder};
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, Table};
 use weft_io::memory::{self, MemoryPort};
@@ -184,6 +184,37 @@ fn tickets_have_the_bits_of_separate_calls_whoever_is_late() {
                 assert_eq!(*renewals > 0, chunks_max == 6, "{numbers:?}");
             }
         }
+    }
+}
+
+/// What is told to a job's controller is what the program gave, however it gave it: one message for
+/// each vector that has elements, and none for what workers agree on between themselves.
+#[test]
+fn a_session_counts_a_message_for_each_vector_however_it_is_summed() {
+    for numbers in [Numbers::Fixed, Numbers::F32, Numbers::Bf16, BLOCK] {
+        let width = if numbers == Numbers::Bf16 { 2 } else { 4 };
+        let expected = Messages { count: 7, bytes: 413 * width, largest_bytes: 200 * width };
+        let counted = group(numbers, 1 << 20, |rank, mut session| {
+            let messages = session.messages();
+            let mut all = Vec::new();
+            let mut values = vectors(rank);
+            for vector in &mut values {
+                session.allreduce(vector).unwrap();
+            }
+            all.push(messages.take());
+            let mut places: Vec<&mut [f32]> = values.iter_mut().map(|it| &mut **it).collect();
+            session.allreduce_many(&mut places).unwrap();
+            all.push(messages.take());
+            assert_eq!(messages.take(), Messages::default(), "each is told once");
+            let session = Background::new(session).unwrap();
+            let tickets: Vec<_> =
+                vectors(rank).into_iter().map(|vector| session.start(vector).unwrap()).collect();
+            tickets.into_iter().for_each(|ticket| drop(ticket.wait().unwrap()));
+            all.push(messages.take());
+            session.close().unwrap();
+            all
+        });
+        assert_eq!(counted, vec![vec![expected; 3]; usize::from(WORKERS)], "{numbers:?}");
     }
 }
 

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 pub use bands::BandsConfig;
 pub use jobs::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig};
 pub use options::{AggregatorChoice, Objective, Options};
-pub use reduce::{JobPolicySection, PlaceConfig, ReduceConfig};
+pub use reduce::{JobPolicySection, PlaceConfig, Placement, ReduceConfig};
 
 use crate::{FilePath, Problem, StatsFormat, TlsSection};
 

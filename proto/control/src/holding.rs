@@ -13,6 +13,7 @@ use crate::{BoxIndex, SumOrder};
 
 /// A job's share of the box.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct JobConfig {
     /// Index on the wire.
     pub job: JobId,
@@ -26,6 +27,7 @@ pub struct JobConfig {
 
 /// A group as the box serves it, with a windowed lease of its own.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RowConfig {
     /// Row index on the wire.
     pub row: u16,
@@ -59,6 +61,7 @@ pub struct RowConfig {
 
 /// A member of a group.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemberConfig {
     /// Its address; the port is its lane 0, lane `i` uses `port + i`.
     pub addr: SocketAddr,
@@ -70,6 +73,7 @@ pub struct MemberConfig {
 
 /// The root of a leaf.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ParentConfig {
     /// Where the root listens. The Ethernet address may be broadcast until it is learnt.
     pub endpoint: Endpoint,
@@ -83,6 +87,7 @@ pub struct ParentConfig {
 
 /// A job whose updates a box gathers in whole leases, and whose pulls it relays.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PushConfig {
     /// Index on the wire. A job is either pushed or reduced at a box, never both.
     pub job: JobId,
@@ -129,6 +134,8 @@ impl PushConfig {
 /// and answer each with one event: [`crate::Event::HoldingInstalled`],
 /// [`crate::Event::HoldingRemoved`] or [`crate::Event::HoldingRefused`].
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum HoldingCommand {
     /// Give this job a share of the box.
     InstallJob(JobConfig),
@@ -169,6 +176,12 @@ impl HoldingCommand {
                 *job
             }
         }
+    }
+
+    /// Whether it has the box hold something.
+    #[must_use]
+    pub const fn is_install(&self) -> bool {
+        matches!(self, Self::InstallJob(_) | Self::InstallLease(_) | Self::InstallPush(_))
     }
 
     /// What it is about.

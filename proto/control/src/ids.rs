@@ -2,6 +2,7 @@
 
 /// Position of an aggregator or a replica among the boxes of a job.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BoxIndex(pub u8);
 
 /// Position of a group in a server's commit sequence. Never used twice (PROTOCOL section 5).

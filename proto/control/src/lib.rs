@@ -38,6 +38,6 @@ pub use ids::{BoxIndex, OrderNumber, ServerEpoch, Version};
 pub use limits::{GROUPS_OPEN_MAX, TRAIN_CHUNKS_MAX, UPDATE_CHUNKS_MAX};
 pub use modes::{AckMode, CommitMode, ConductMode, LearningRate, Mode, SumOrder};
 pub use role::Role;
-pub use rounds::{Cohort, CohortId, Halt, RoundOrder, RoundPosition, RoundWord};
+pub use rounds::{Cohort, CohortId, Halt, Messages, RoundOrder, RoundPosition, RoundWord};
 pub use steer::JobState;
 pub use train::{Train, TrainArrival};

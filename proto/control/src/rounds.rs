@@ -66,3 +66,68 @@ pub struct RoundPosition {
     /// How far it has come.
     pub halt: Halt,
 }
+
+/// What a worker gave to sums: one message for each tensor. Messages of several rounds add up, and
+/// the largest is that of all of them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Messages {
+    /// How many.
+    pub count: u32,
+    /// Bytes of their elements.
+    pub bytes: u64,
+    /// Bytes of the largest.
+    pub largest_bytes: u64,
+}
+
+impl Messages {
+    /// Another one; an empty one is none.
+    pub fn note(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.count = self.count.saturating_add(1);
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.largest_bytes = self.largest_bytes.max(bytes);
+        }
+    }
+
+    /// Whether there may be such messages.
+    #[must_use]
+    pub const fn is_sound(&self) -> bool {
+        let most = self.largest_bytes.saturating_mul(self.count as u64);
+        self.count > 0
+            && self.bytes <= BYTES_MAX
+            && 0 < self.largest_bytes
+            && self.largest_bytes <= self.bytes
+            && self.bytes <= most
+    }
+}
+
+/// Bytes of the messages of a round.
+const BYTES_MAX: u64 = 1 << 48;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_add_up_and_the_largest_stays() {
+        let mut messages = Messages::default();
+        assert!(!messages.is_sound(), "there is none");
+        for bytes in [400, 0, 4000, 40] {
+            messages.note(bytes);
+        }
+        assert_eq!(messages, Messages { count: 3, bytes: 4440, largest_bytes: 4000 });
+        assert!(messages.is_sound());
+        messages.note(u64::MAX);
+        assert!(!messages.is_sound(), "nobody sums so much in a round");
+    }
+
+    #[test]
+    fn messages_that_cannot_be_are_known() {
+        let sound = Messages { count: 2, bytes: 10, largest_bytes: 6 };
+        assert!(sound.is_sound());
+        assert!(!Messages { largest_bytes: 11, ..sound }.is_sound(), "larger than all");
+        assert!(!Messages { largest_bytes: 4, ..sound }.is_sound(), "two of it are less");
+        assert!(!Messages { largest_bytes: 0, bytes: 0, ..sound }.is_sound(), "empty ones");
+        assert!(!Messages { count: 0, ..sound }.is_sound());
+    }
+}

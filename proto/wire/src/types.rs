@@ -41,6 +41,7 @@ impl Nanos {
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
@@ -92,6 +93,7 @@ impl core::str::FromStr for MacAddr {
 /// Index of a job in the aggregator's table. Never learnt from the network alone: a frame that
 /// names an unknown job is dropped.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct JobId(pub u16);
 
 /// A group: row index in the high 16 bits, generation in the low 16, compared whole
@@ -125,6 +127,8 @@ pub struct ChunkIndex(pub u32);
 
 /// Position of a member in its group's member list, 0 to 63.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "u8", into = "u8"))]
 pub struct Rank(u8);
 
 impl Rank {
@@ -150,6 +154,22 @@ impl Rank {
     #[must_use]
     pub const fn bit(self) -> Members {
         Members(1 << self.0)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Rank> for u8 {
+    fn from(rank: Rank) -> Self {
+        rank.0
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<u8> for Rank {
+    type Error = &'static str;
+
+    fn try_from(rank: u8) -> Result<Self, Self::Error> {
+        Self::new(rank).ok_or("a rank is 0 to 63")
     }
 }
 

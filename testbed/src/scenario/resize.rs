@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use weft_config::Problem;
+use weft_config::controller::Placement;
 
 use super::{ScaleExponent, Scenario, refuse};
 use crate::workload::digits::TrainerError;
@@ -13,6 +14,13 @@ use crate::workload::digits::TrainerError;
 pub struct ResizeSection {
     /// Places for workers: the most that there may be.
     pub places: u8,
+    /// The host of each place; places of one host share its name. Default: each has its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// Which places workers get: `order` (default), `consolidate`, `fragments` or `skew`, as in a
+    /// controller's `[[reduce]]`.
+    #[serde(default)]
+    pub placement: Placement,
     /// What an operator says, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub word: Vec<WordSection>,
@@ -103,6 +111,12 @@ const fn pause_ms() -> u64 {
 }
 
 impl ResizeSection {
+    /// The host of a place.
+    #[must_use]
+    pub fn host(&self, place: u8) -> String {
+        self.hosts.get(usize::from(place)).map_or_else(|| format!("w{place}"), String::clone)
+    }
+
     pub(super) fn validate(&self, scenario: &Scenario) -> Result<(), Problem> {
         let job = &scenario.job;
         if scenario.push.is_some() {
@@ -122,6 +136,10 @@ impl ResizeSection {
         if !(job.workers..=PLACES_MAX).contains(&self.places) {
             let reason = format!("is {}; expected {} to {PLACES_MAX}", self.places, job.workers);
             return refuse("resize", "places", reason);
+        }
+        if !self.hosts.is_empty() && self.hosts.len() != usize::from(self.places) {
+            let reason = format!("are {}, for {} places", self.hosts.len(), self.places);
+            return refuse("resize", "hosts", reason);
         }
         let mut before = None;
         for (index, word) in self.word.iter().enumerate() {

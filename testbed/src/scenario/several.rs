@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft_config::controller::{BandsConfig, JobPolicySection};
+use weft_config::controller::{BandsConfig, JobPolicySection, Placement};
 use weft_config::{ConfigError, ConfigFile, Problem};
 
 use super::lab::topology_of;
@@ -319,6 +319,8 @@ impl JobsScenario {
             crash: Vec::new(),
             resize: places.map(|places| ResizeSection {
                 places,
+                hosts: Vec::new(),
+                placement: Placement::default(),
                 word: Vec::new(),
                 kill: Vec::new(),
             }),

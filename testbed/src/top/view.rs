@@ -152,6 +152,18 @@ pub struct ReduceLine {
     pub pauses: u64,
     /// Why its box holds no lease; empty: it does.
     pub refusing: String,
+    /// The place of each worker, by rank.
+    #[serde(default)]
+    pub placed: Vec<u32>,
+    #[serde(default)]
+    pub round_messages: u32,
+    #[serde(default)]
+    pub round_bytes: u64,
+    #[serde(default)]
+    pub largest_bytes: u64,
+    /// The largest tensor's part of all; none: not known.
+    #[serde(default)]
+    pub skew: Option<f64>,
 }
 
 impl View {
@@ -300,6 +312,11 @@ fn reduce_line(
         resizes: job.resizes.len(),
         pauses: job.pauses,
         refusing: job.refusing.clone(),
+        placed: job.placed.clone(),
+        round_messages: job.round_messages,
+        round_bytes: job.round_bytes,
+        largest_bytes: job.largest_bytes,
+        skew: job.skew,
     }
 }
 

@@ -99,6 +99,7 @@ impl JobPolicy {
     fn look(&mut self, now_ns: u64, status: &Status) -> Vec<Word> {
         self.due_ns = now_ns.saturating_add(self.period_ns);
         self.speeds.learn(&status.reduces);
+        self.pushed.retain(|name, _| status.jobs.iter().any(|job| job.name == *name));
         let mut views: Vec<View<'_>> = status.reduces.iter().filter_map(reduced).collect();
         for job in &status.jobs {
             let pushed = self.pushed.entry(job.name.clone()).or_default();
@@ -171,7 +172,12 @@ struct Speed {
 impl Speeds {
     fn learn(&self, jobs: &[ReduceStatus]) {
         let mut speeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for job in jobs.iter().filter(|job| job.round_ns > 0) {
+        // The first round of a cohort has the workers' start in it.
+        let is_known = |job: &&ReduceStatus| {
+            let rounds = job.next_round.saturating_sub(job.from_round);
+            job.round_ns > 0 && rounds >= PROFILE_ROUNDS
+        };
+        for job in jobs.iter().filter(is_known) {
             let speed = speeds.entry(job.name.clone()).or_default();
             speed.places = u32::try_from(job.places).unwrap_or(u32::MAX);
             speed.round_ns.insert(job.workers.into(), job.round_ns);
@@ -263,7 +269,12 @@ mod tests {
             rounds_max: Some(10_000),
             workers_first: 2,
             places: 4,
+            placed: (0..workers).collect(),
             round_ns,
+            round_messages: 0,
+            round_bytes: 0,
+            largest_bytes: 0,
+            skew: None,
             resizes: Vec::new(),
             pauses: weft_controller_engine::PauseStatus::default(),
             refusing: String::new(),
@@ -306,6 +317,44 @@ mod tests {
         speeds.learn(&[job("a", 4, 16_000_000)]);
         assert!((speeds.speedup(&asked("a"), 4) - 1.25).abs() < 1e-9);
         assert_eq!(speeds.gpus_max(&asked("a")), 4);
+        // One round of a new cohort says nothing yet.
+        let early = ReduceStatus { from_round: 98, ..job("a", 4, 900_000_000) };
+        speeds.learn(&[early]);
+        assert!((speeds.speedup(&asked("a"), 4) - 1.25).abs() < 1e-9);
+    }
+
+    fn pushed() -> weft_controller_engine::JobStatus {
+        weft_controller_engine::JobStatus {
+            name: String::new(),
+            job: 1,
+            policy: String::new(),
+            counters: weft_controller_engine::JobCounters::default(),
+            version: 3,
+            next_order: 4,
+            pending: 0,
+            in_flight: 0,
+            replica: None,
+            epoch: 0,
+            is_replica_lost: false,
+            is_server_attached: true,
+            refusing: String::new(),
+            bands: weft_controller_engine::BandStatus::default(),
+            state: JobState::Running,
+            pauses: weft_controller_engine::PauseStatus::default(),
+            workers: Vec::new(),
+            groups: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn push_jobs_that_have_gone_are_forgotten() {
+        let mut policy = JobPolicy::new(&section("dlas-gpu")).expect("it is built in");
+        for name in 0..100 {
+            let job = weft_controller_engine::JobStatus { name: format!("{name}"), ..pushed() };
+            let status = Status { jobs: vec![job], ..Status::default() };
+            policy.look(1_000_000_000, &status);
+            assert_eq!(policy.pushed.len(), 1);
+        }
     }
 
     #[test]

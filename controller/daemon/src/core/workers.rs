@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use weft_control::Version;
-use weft_controller_engine::{Reporter, TransferRequest, UnregisterError, Unregistered, shown};
+use weft_controller_engine::{
+    BegunRound, Reporter, TransferRequest, UnregisterError, Unregistered, shown,
+};
 use weft_rpc::convert::rounds;
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
@@ -142,11 +144,7 @@ impl Core {
                     self.controller.handle_worker_telemetry(now_ns, job, rank, &telemetry);
                 (outcome.map_err(convert::refused), None)
             }
-            Message::RoundBegun(begun) => {
-                let begun = (begun.round, begun.bytes);
-                let outcome = self.controller.handle_round(now_ns, job, rank, begun);
-                (outcome.map_err(convert::refused), None)
-            }
+            Message::RoundBegun(begun) => (self.hear_round(now_ns, job, rank, &begun), None),
             Message::RoundPosition(said) => (self.hear_position(now_ns, job, rank, &said), None),
             Message::ProbePort(port) => (self.hear_port(Reporter::Worker(job, rank), &port), None),
             Message::ProbeTrain(train) => {
@@ -157,6 +155,22 @@ impl Core {
             let refused = v1::Refused { update_id, ..refused };
             self.reply(job, rank, v1::worker_reply::Message::Refused(refused));
         }
+    }
+
+    fn hear_round(
+        &mut self,
+        now_ns: u64,
+        job: JobId,
+        rank: Rank,
+        said: &v1::RoundBegun,
+    ) -> Result<(), v1::Refused> {
+        // The round has begun, whatever else is said with it.
+        let messages = said.messages.as_ref().map(rounds::messages).transpose();
+        let known = messages.as_ref().ok().copied().flatten();
+        let begun = BegunRound { round: said.round, bytes: said.bytes, messages: known };
+        let outcome = self.controller.handle_round(now_ns, job, rank, begun);
+        outcome.map_err(convert::refused)?;
+        messages.map(drop).map_err(Into::into)
     }
 
     fn hear_position(

@@ -27,6 +27,11 @@ pub(super) fn to_proto(job: &ReduceStatus) -> v1::ReduceStatus {
         standstill_last_ns: job.pauses.standstill_last_ns,
         standstill_max_ns: job.pauses.standstill_max_ns,
         refusing: job.refusing.clone(),
+        placed: job.placed.iter().map(|place| u32::from(*place)).collect(),
+        round_messages: job.round_messages,
+        round_bytes: job.round_bytes,
+        largest_bytes: job.largest_bytes,
+        skew: job.skew,
     }
 }
 
@@ -59,6 +64,15 @@ pub(super) fn write_text(text: &mut String, job: &ReduceStatus) {
         job.rounds,
         job.round_ns as f64 / 1e6,
     );
+    if let Some(skew) = job.skew {
+        let _ = writeln!(
+            text,
+            "  {} tensors a round, {} bytes; the largest is {:.1} % of all",
+            job.round_messages,
+            job.round_bytes,
+            100.0 * skew,
+        );
+    }
     if !job.refusing.is_empty() {
         let _ = writeln!(text, "  its lease is refused: {}", job.refusing);
     }

@@ -111,7 +111,7 @@ impl Reduce {
         } else if !has_row {
             self.leasing = Some(self.cohort.id);
             self.is_unsaved = true;
-            HoldingCommand::InstallLease(lease::row(&self.config, self.cohort.workers))
+            HoldingCommand::InstallLease(lease::row(&self.config, &self.places))
         } else {
             return;
         };
@@ -126,8 +126,10 @@ impl Reduce {
         // The width that was there before fits: it did.
         let Some(before) = self.before.take() else { return };
         let problem = format!(
-            "the aggregator refuses the lease of {} workers, so the job goes on with {before}: {}",
-            self.cohort.workers, error
+            "the aggregator refuses the lease of {} workers, so the job goes on with {}: {}",
+            self.cohort.workers,
+            before.len(),
+            error
         );
         self.box_.retry_ns = None;
         self.begins = None;

@@ -16,6 +16,7 @@
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use weft_config::controller::ReduceConfig;
 use weft_control::{
@@ -23,9 +24,10 @@ use weft_control::{
 };
 use weft_wire::{JobId, Rank};
 
-use super::saved::SavedReduce;
+use super::saved::{SavedReduce, placed};
+use super::sizes::Sizes;
 use crate::message::NodeId;
-use crate::steered::{PauseStatus, Resize, SteerError, Steerer};
+use crate::steered::{PauseStatus, Resize, Steerer};
 
 /// What is to be done about a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +53,10 @@ pub(crate) struct Reduce {
     pub(crate) id: JobId,
     pub(crate) node: NodeId,
     pub(super) cohort: Cohort,
+    /// The place of each worker, in the order of the places.
+    pub(super) places: Vec<u16>,
+    /// Those that a resize stops for; empty: none does.
+    pub(super) next_places: Vec<u16>,
     pub(super) phase: Phase,
     pub(super) workers: Vec<Worker>,
     /// Number of the order that workers follow.
@@ -64,8 +70,8 @@ pub(crate) struct Reduce {
     pub(super) leasing: Option<CohortId>,
     /// The resize that this cohort is the outcome of, while it begins.
     pub(super) begins: Option<Resize>,
-    /// The width before, for a lease that is refused.
-    pub(super) before: Option<u16>,
+    /// The places before, for a lease that is refused.
+    pub(super) before: Option<Vec<u16>>,
     pub(super) resizes: VecDeque<Resize>,
     pub(super) pauses: PauseStatus,
     /// Rounds that all workers began, and what this controller's life saw of their work.
@@ -92,6 +98,8 @@ pub(crate) struct Seen {
     pub(super) last_ns: Option<u64>,
     /// How long rounds take at this width, smoothed.
     pub(crate) round_ns: u64,
+    /// How large the tensors are.
+    pub(crate) sizes: Sizes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,7 +160,12 @@ impl Reduce {
             workers_first: config.workers,
             from_round: saved.from_round,
         };
-        let phase = match (saved.paused, saved.resizing, saved.boundary) {
+        let count = u16::try_from(config.places.len()).unwrap_or(u16::MAX);
+        let next_places = saved
+            .resizing
+            .map_or(Vec::new(), |to| placed(&saved.next_places, to, count).unwrap_or_default());
+        let resizing = saved.resizing.filter(|_| !next_places.is_empty());
+        let phase = match (saved.paused, resizing, saved.boundary) {
             (Some(by), _, Some(boundary)) if saved.stands => Phase::Paused { by, boundary },
             (Some(by), _, boundary) => {
                 Phase::Halting { why: Why::Pause(by), asked_ns: None, boundary }
@@ -166,6 +179,8 @@ impl Reduce {
             id: JobId(config.index),
             node,
             cohort,
+            places: placed(&saved.places, workers, count).unwrap_or_default(),
+            next_places,
             phase,
             workers: vec![Worker::default(); usize::from(workers)],
             turn: 1,
@@ -174,7 +189,7 @@ impl Reduce {
             leased: saved.leased.map(CohortId),
             leasing: saved.leasing.map(CohortId),
             begins: None,
-            before: saved.before,
+            before: saved.before.and_then(|width| placed(&saved.before_places, width, count)),
             resizes: VecDeque::new(),
             pauses: PauseStatus::default(),
             seen: Seen::default(),
@@ -196,36 +211,38 @@ impl Reduce {
         core::mem::take(&mut self.is_unsaved)
     }
 
-    pub(crate) fn save(&self) -> SavedReduce {
-        let mut saved = SavedReduce {
-            cohort: self.cohort.id.0,
-            workers: Some(self.cohort.workers),
-            from_round: self.cohort.from_round,
-            leased: self.leased.map(|cohort| cohort.0),
-            leasing: self.leasing.map(|cohort| cohort.0),
-            before: self.before,
-            ..SavedReduce::default()
-        };
-        match self.phase {
-            Phase::Running => {}
-            Phase::Halting { why: Why::Pause(by), boundary, .. } => {
-                (saved.paused, saved.boundary) = (Some(by), boundary);
-            }
-            Phase::Halting { why: Why::Resize(to), boundary, .. } => {
-                (saved.resizing, saved.boundary) = (Some(to), boundary);
-            }
-            Phase::Leaving { to, boundary, .. } => {
-                (saved.resizing, saved.boundary) = (Some(to), Some(boundary));
-            }
-            Phase::Paused { by, boundary } => {
-                (saved.paused, saved.boundary, saved.stands) = (Some(by), Some(boundary), true);
-            }
-        }
-        saved
-    }
-
     pub(crate) const fn cohort(&self) -> Cohort {
         self.cohort
+    }
+
+    /// The place of each worker, by rank.
+    pub(crate) fn places(&self) -> &[u16] {
+        &self.places
+    }
+
+    /// Where a worker calls from.
+    pub(crate) fn address(&self, rank: Rank) -> Option<SocketAddr> {
+        let place = self.places.get(rank.index())?;
+        self.config.places.get(usize::from(*place)).map(|place| place.address)
+    }
+
+    /// Workers that a host has of it, or will have.
+    pub(crate) fn workers_on(&self, host: &str) -> usize {
+        let is_there = |place: &u16| {
+            self.config.places.get(usize::from(*place)).is_some_and(|place| place.host == host)
+        };
+        let on = |places: &[u16]| places.iter().filter(|place| is_there(place)).count();
+        on(&self.places).max(on(&self.next_places))
+    }
+
+    /// The largest tensor's part of all, once enough was seen.
+    pub(crate) fn skew(&self) -> Option<f64> {
+        self.seen.sizes.skew()
+    }
+
+    /// It has not begun, and begins at these places.
+    pub(super) fn begin_at(&mut self, places: Vec<u16>) {
+        self.places = places;
     }
 
     pub(crate) const fn seen(&self) -> Seen {
@@ -283,65 +300,6 @@ impl Reduce {
         }
     }
 
-    // What people and policies say.
-
-    pub(crate) fn pause(&mut self, now_ns: u64, by: Steerer) -> Result<(), SteerError> {
-        let ending = self.ending();
-        match &mut self.phase {
-            Phase::Running if let Some(rounds) = ending => Err(SteerError::Ending { rounds }),
-            Phase::Running => {
-                let why = Why::Pause(by);
-                self.turn_to(Phase::Halting { why, asked_ns: Some(now_ns), boundary: None });
-                Ok(())
-            }
-            Phase::Halting { why: Why::Pause(held), .. } | Phase::Paused { by: held, .. }
-                if *held < by =>
-            {
-                *held = by;
-                self.is_unsaved = true;
-                Ok(())
-            }
-            Phase::Halting { why: Why::Resize(_), .. } | Phase::Leaving { .. } => {
-                Err(SteerError::Resizing)
-            }
-            Phase::Halting { .. } | Phase::Paused { .. } => Err(SteerError::Paused(self.state())),
-        }
-    }
-
-    pub(crate) fn resume(&mut self, by: Steerer) -> Result<(), SteerError> {
-        match self.phase {
-            Phase::Halting { why: Why::Pause(held), .. } | Phase::Paused { by: held, .. } => {
-                if held > by {
-                    return Err(SteerError::Operators);
-                }
-                self.turn_to(Phase::Running);
-                Ok(())
-            }
-            Phase::Halting { .. } | Phase::Leaving { .. } => Err(SteerError::Resizing),
-            Phase::Running => Err(SteerError::NotPaused(self.state())),
-        }
-    }
-
-    /// `to` fits places and slots.
-    pub(crate) fn resize(&mut self, now_ns: u64, to: u16) -> Result<(), SteerError> {
-        match self.phase {
-            Phase::Running if self.state() == JobState::Resizing => Err(SteerError::Resizing),
-            Phase::Running if let Some(rounds) = self.ending() => {
-                Err(SteerError::Ending { rounds })
-            }
-            Phase::Running if to == self.cohort.workers => Err(SteerError::SameWidth(to)),
-            Phase::Running => {
-                let why = Why::Resize(to);
-                self.turn_to(Phase::Halting { why, asked_ns: Some(now_ns), boundary: None });
-                Ok(())
-            }
-            Phase::Halting { why: Why::Pause(_), .. } | Phase::Paused { .. } => {
-                Err(SteerError::Paused(self.state()))
-            }
-            Phase::Halting { .. } | Phase::Leaving { .. } => Err(SteerError::Resizing),
-        }
-    }
-
     /// Its rounds, if one of its workers has begun the last: all will, and none comes after it.
     pub(super) fn ending(&self) -> Option<u64> {
         self.config.rounds.filter(|rounds| self.next_round() >= *rounds)
@@ -364,6 +322,7 @@ impl Reduce {
         if phase == Phase::Running {
             // Nobody worked since the last round began.
             self.seen.last_ns = None;
+            self.next_places.clear();
         }
         if self.state() != before {
             self.out.push(Out::State(self.state(), None));
@@ -383,4 +342,9 @@ impl Reduce {
             }
         }
     }
+}
+
+/// How many workers places are of.
+pub(super) fn width(places: &[u16]) -> u16 {
+    u16::try_from(places.len()).unwrap_or(u16::MAX)
 }

@@ -1,5 +1,7 @@
 //! What an aggregator is to hold for an allreduce job. Pure.
 
+use alloc::vec::Vec;
+
 use weft_config::controller::ReduceConfig;
 use weft_control::{JobConfig, MemberConfig, RowConfig, SumOrder};
 use weft_wire::JobId;
@@ -15,15 +17,17 @@ pub(super) fn share(config: &ReduceConfig) -> JobConfig {
     }
 }
 
-/// The lease of so many workers: the first places, in their order.
-pub(super) fn row(config: &ReduceConfig, workers: u16) -> RowConfig {
-    let places = config.places.iter().take(usize::from(workers));
-    let members =
-        places.map(|place| MemberConfig { addr: place.address, weight: 1, is_box: false });
+/// The lease of workers at these places, in their order.
+pub(super) fn row(config: &ReduceConfig, places: &[u16]) -> RowConfig {
+    let places = places.iter().filter_map(|place| config.places.get(usize::from(*place)));
+    let members: Vec<MemberConfig> = places
+        .map(|place| MemberConfig { addr: place.address, weight: 1, is_box: false })
+        .collect();
+    let fan_in = u32::try_from(members.len()).unwrap_or(u32::MAX);
     RowConfig {
         row: config.row,
         job: JobId(config.index),
-        members: members.collect(),
+        members,
         element_type: ElementType::I32,
         operation: Operation::Sum,
         sum_order: SumOrder::Arrival,
@@ -33,7 +37,7 @@ pub(super) fn row(config: &ReduceConfig, workers: u16) -> RowConfig {
         window: config.window,
         chunks_max: config.chunks_max,
         exponent: Some(config.exponent),
-        fan_in: workers.into(),
+        fan_in,
         parent: None,
     }
 }

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use weft_control::{Cohort, CohortId, Halt, JobState, RoundOrder, RoundPosition};
 use weft_wire::Rank;
 
-use super::job::{Out, Phase, Reduce, Why, Worker};
+use super::BegunRound;
+use super::job::{Out, Phase, Reduce, Why, Worker, width};
 use crate::steered::{Resize, SteerError};
 
 impl Reduce {
@@ -60,13 +61,16 @@ impl Reduce {
         self.workers.get(rank.index()).is_some_and(|worker| worker.is_attached)
     }
 
-    /// A worker begins a round, with so many bytes to sum.
-    pub(crate) fn begin(&mut self, now_ns: u64, rank: Rank, round: u64, bytes: u64) {
+    /// A worker begins a round.
+    pub(crate) fn begin(&mut self, now_ns: u64, rank: Rank, begun: BegunRound) {
+        let BegunRound { round, bytes, messages } = begun;
         let Some(worker) = self.workers.get_mut(rank.index()) else { return };
         worker.position.next = worker.position.next.max(round.saturating_add(1));
         self.seen.bytes = self.seen.bytes.saturating_add(bytes);
         if rank.index() == 0 {
             self.count_round(now_ns);
+            // All sum the same.
+            messages.into_iter().for_each(|messages| self.seen.sizes.note(messages));
         }
         self.note_begun(now_ns);
         self.advance(now_ns);
@@ -83,7 +87,10 @@ impl Reduce {
         self.advance(now_ns);
     }
 
-    pub(super) fn begin_cohort(&mut self, workers: u16, from_round: u64) {
+    pub(super) fn begin_cohort(&mut self, places: Vec<u16>, from_round: u64) {
+        let workers = width(&places);
+        self.places = places;
+        self.next_places = Vec::new();
         let id = CohortId(self.cohort.id.0.saturating_add(1));
         self.cohort = Cohort { id, workers, from_round, ..self.cohort };
         self.workers = vec![Worker::default(); usize::from(workers)];
@@ -219,7 +226,8 @@ impl Reduce {
         for (worker, rank) in self.workers.iter().zip(0u8..) {
             over.extend(Rank::new(rank).filter(|_| worker.is_attached));
         }
-        self.before = Some(from);
+        let places = core::mem::take(&mut self.next_places);
+        self.before = Some(core::mem::take(&mut self.places));
         self.begins = Some(Resize {
             from,
             to,
@@ -230,7 +238,7 @@ impl Reduce {
             start_ns: 0,
             since_ns: now_ns,
         });
-        self.begin_cohort(to, boundary);
+        self.begin_cohort(places, boundary);
         let turn = self.turn;
         self.out.extend(over.into_iter().map(|rank| Out::Order(rank, turn, RoundOrder::Bye)));
         self.lease();

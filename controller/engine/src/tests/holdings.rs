@@ -1,5 +1,7 @@
 //! What boxes are told to hold: told once, answered once.
 
+mod restarts;
+
 use alloc::string::ToString;
 use alloc::vec;
 

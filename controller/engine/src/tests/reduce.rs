@@ -2,6 +2,7 @@
 //! time. What they come to while everything dies is simulated (tests/tests/steer_simulation.rs).
 
 mod leases;
+mod placing;
 mod stops;
 
 use alloc::string::{String, ToString as _};
@@ -41,6 +42,9 @@ fn config(places: u8, workers: u16) -> Config {
             exponent: -20,
             rounds: None,
             overflow: Overflow::Clamp,
+            placement: Placement::Order,
+            pack_limit: 0.4,
+            begin_timeout_s: 5.0,
             integrity: Integrity::Crc32c,
         }],
         ..Config::default()
@@ -142,7 +146,8 @@ impl Rig {
 
     fn begin(&mut self, rank: u8, round: u64) {
         let rank = Rank::new(rank).unwrap();
-        self.controller.handle_round(self.now_ns, JOB, rank, (round, 4000)).unwrap();
+        let begun = BegunRound { round, bytes: 4000, messages: None };
+        self.controller.handle_round(self.now_ns, JOB, rank, begun).unwrap();
         self.settle();
     }
 
@@ -364,6 +369,13 @@ fn a_configuration_that_makes_no_sense_is_refused_by_field() {
     assert_eq!(refused(&|c| c.reduces[0].places.clear()), "reduce[0].places");
     assert_eq!(refused(&|c| c.reduces[0].exponent = 127), "reduce[0].exponent");
     assert_eq!(refused(&|c| c.reduces[0].elements = 0), "reduce[0].elements");
+    for limit in [-0.1, 1.1, f64::NAN] {
+        assert_eq!(refused(&|c| c.reduces[0].pack_limit = limit), "reduce[0].pack_limit");
+    }
+    for timeout_s in [0.0, -1.0, 1e9, f64::NAN] {
+        let change = |c: &mut Config| c.reduces[0].begin_timeout_s = timeout_s;
+        assert_eq!(refused(&change), "reduce[0].begin_timeout_s");
+    }
     let twice = |c: &mut Config| c.reduces[0].places[1].address = c.reduces[0].places[0].address;
     assert_eq!(refused(&twice), "reduce[0].places[1].address");
     let host = |c: &mut Config| c.reduces[0].places[1].host = "w9".into();

@@ -38,7 +38,13 @@ impl Placer for BySkew {
 /// nodes are never slower.
 #[must_use]
 pub fn is_skewed(model: &str, pack_limit: f64) -> bool {
-    skew(model).is_none_or(|skew| skew > pack_limit)
+    is_above(skew(model), pack_limit)
+}
+
+/// Whether a skew is above the limit; one that is not known counts as if it were.
+#[must_use]
+pub fn is_above(skew: Option<f64>, pack_limit: f64) -> bool {
+    skew.is_none_or(|skew| skew > pack_limit)
 }
 
 /// The bytes of a model's tensors of at least 1 MB; `None` for a model without known sizes.

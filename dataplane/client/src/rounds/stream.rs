@@ -16,13 +16,13 @@ use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-use super::{Begun, RoundConfig, RoundError, Shared, cohort_id};
+use super::{Begun, Nudge, RoundConfig, RoundError, Shared, cohort_id};
 
 /// Starts the thread. It ends when the returned sender is dropped.
 pub(super) fn start(
     config: &RoundConfig,
     shared: Arc<Shared>,
-) -> Result<mpsc::Sender<Begun>, RoundError> {
+) -> Result<mpsc::Sender<Nudge>, RoundError> {
     let problem = |error: &dyn std::fmt::Display| RoundError::Controller(error.to_string());
     let with = |endpoint: Endpoint| {
         endpoint
@@ -97,7 +97,7 @@ impl Shared {
 async fn serve(
     dialler: &Dialler,
     hello: (v1::WorkerHello, CohortId),
-    mut nudged: mpsc::Receiver<Begun>,
+    mut nudged: mpsc::Receiver<Nudge>,
     shared: &Shared,
 ) {
     loop {
@@ -112,7 +112,7 @@ async fn serve(
 async fn attach(
     dialler: &Dialler,
     (hello, cohort): &(v1::WorkerHello, CohortId),
-    nudged: &mut mpsc::Receiver<Begun>,
+    nudged: &mut mpsc::Receiver<Nudge>,
     shared: &Shared,
 ) -> End {
     let channel = match dialler.dial().await {
@@ -146,8 +146,9 @@ async fn attach(
             }
             begun = nudged.recv() => {
                 let Some(begun) = begun else { return End::Worker };
-                if let Some((round, bytes)) = begun {
-                    let begun = Said::RoundBegun(v1::RoundBegun { round, bytes });
+                if let Some(Begun { round, bytes, messages }) = begun {
+                    let messages = messages.map(rounds::messages_to_proto);
+                    let begun = Said::RoundBegun(v1::RoundBegun { round, bytes, messages });
                     if said.send(message(begun)).await.is_err() {
                         return End::Broken;
                     }

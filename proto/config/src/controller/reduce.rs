@@ -24,6 +24,20 @@ pub struct ReduceConfig {
     pub row: u16,
     /// Where workers may run, by rank: at most as many as these, at most 64.
     pub places: Vec<PlaceConfig>,
+    /// Which of its places a number of workers gets: `order` (default), the first; `consolidate`, on
+    /// as few hosts as possible; `fragments`, on the hosts with least room first; `skew`, as
+    /// `consolidate` where one tensor is much larger than the others, by what was seen of the
+    /// messages, or nothing was seen yet, and else as `fragments`.
+    #[serde(default, skip_serializing_if = "Placement::is_default")]
+    pub placement: Placement,
+    /// For `skew`: the largest tensor's part of all, from 0 to 1, above which it is much larger.
+    /// Default 0.4.
+    #[serde(default = "pack_limit", skip_serializing_if = "is_pack_limit")]
+    pub pack_limit: f64,
+    /// How long, in seconds, the workers of a resize may take to begin once their lease is in;
+    /// after that whoever asked is told who is missing, and may ask again. Default 120.
+    #[serde(default = "begin_timeout_s", skip_serializing_if = "is_begin_timeout_s")]
+    pub begin_timeout_s: f64,
     /// Workers at the start, at least 1. The training program's learning rate is meant for these.
     pub workers: u16,
     /// Slots of the lease, as of a row of a box's file. Default 256.
@@ -46,6 +60,28 @@ pub struct ReduceConfig {
     /// `crc32c` (default), `checksum16` or `none`.
     #[serde(default)]
     pub integrity: Integrity,
+}
+
+/// How workers get their places.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// The first ones.
+    #[default]
+    Order,
+    /// On as few hosts as possible.
+    Consolidate,
+    /// On the hosts that have the least room first.
+    Fragments,
+    /// As `Consolidate` or as `Fragments`, by the sizes of the messages that were seen (Tiresias).
+    Skew,
+}
+
+impl Placement {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    fn is_default(&self) -> bool {
+        *self == Self::Order
+    }
 }
 
 /// Where a worker may run.
@@ -84,6 +120,25 @@ const fn elements() -> u16 {
 
 const fn chunks_max() -> u32 {
     1 << 31
+}
+
+/// Between the models whose largest tensor Tiresias found to hold jobs up, and the others.
+const fn pack_limit() -> f64 {
+    0.4
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, clippy::float_cmp, reason = "serde's signature")]
+fn is_pack_limit(limit: &f64) -> bool {
+    *limit == pack_limit()
+}
+
+const fn begin_timeout_s() -> f64 {
+    120.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, clippy::float_cmp, reason = "serde's signature")]
+fn is_begin_timeout_s(timeout_s: &f64) -> bool {
+    *timeout_s == begin_timeout_s()
 }
 
 const fn clamp() -> Overflow {

@@ -1,6 +1,6 @@
 //! What a controller and the workers of an allreduce say of rounds.
 
-use weft_control::{Cohort, CohortId, RoundOrder, RoundPosition};
+use weft_control::{Cohort, CohortId, Messages, RoundOrder, RoundPosition};
 
 use super::codes::code;
 use super::{Invalid, invalid};
@@ -87,6 +87,26 @@ pub fn round_order(said: &v1::RoundOrder) -> Result<(u32, RoundOrder), Invalid> 
     Ok((said.turn, order))
 }
 
+/// Writes what was summed.
+#[must_use]
+pub fn messages_to_proto(messages: Messages) -> v1::Messages {
+    let Messages { count, bytes, largest_bytes } = messages;
+    v1::Messages { count, bytes, largest_bytes }
+}
+
+/// Reads what was summed.
+///
+/// # Errors
+/// Messages that cannot be: none, or one that is larger than all.
+pub fn messages(said: &v1::Messages) -> Result<Messages, Invalid> {
+    let v1::Messages { count, bytes, largest_bytes } = *said;
+    let read = Messages { count, bytes, largest_bytes };
+    match read.is_sound() {
+        true => Ok(read),
+        false => Err(invalid("messages", "must be some, the largest among them")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use weft_control::Halt;
@@ -112,6 +132,8 @@ mod tests {
         }
         let of = Cohort { id: CohortId(1), workers: 4, workers_first: 2, from_round: 9 };
         assert_eq!(cohort(&cohort_to_proto(of)), Ok(of));
+        let summed = Messages { count: 3, bytes: 90, largest_bytes: 50 };
+        assert_eq!(messages(&messages_to_proto(summed)), Ok(summed));
     }
 
     #[test]
@@ -122,6 +144,7 @@ mod tests {
         assert_eq!(round_order(&unheard).map_err(field), Err("kind"));
         assert_eq!(position(&v1::RoundPosition::default()).map_err(field), Err("halt"));
         assert_eq!(cohort(&v1::Cohort::default()).map_err(field), Err("workers"));
+        assert_eq!(messages(&v1::Messages::default()).map_err(field), Err("messages"));
         let many = v1::Cohort { workers: 1 << 16, workers_first: 1, ..v1::Cohort::default() };
         assert_eq!(cohort(&many).map_err(field), Err("workers"));
     }

@@ -10,6 +10,7 @@ use crate::types::MacAddr;
 
 /// One end of a path: where frames go, or where they come from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Endpoint {
     /// Ethernet address of the host, or of the router towards it.
     pub mac: MacAddr,

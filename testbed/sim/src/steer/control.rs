@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use weft_control::{Command, JobState, RoundOrder, RoundWord};
 use weft_controller_engine::{
-    Action, Config, Controller, HostConfig, NodeConfig, PlaceConfig, ReduceConfig, Steerer,
-    built_in_policies,
+    Action, Config, Controller, HostConfig, NodeConfig, PlaceConfig, Placement, ReduceConfig,
+    Steerer, built_in_policies,
 };
 use weft_wire::Rank;
 use weft_wire::hello::{Integrity, Overflow};
@@ -37,6 +37,9 @@ impl World {
                 // Some jobs say how many they have.
                 rounds: Some(self.rounds).filter(|rounds| rounds % 2 == 0),
                 overflow: Overflow::Clamp,
+                placement: Placement::Order,
+                pack_limit: 0.4,
+                begin_timeout_s: 60.0,
                 integrity: Integrity::Crc32c,
             }],
             ..Config::default()

@@ -2,6 +2,7 @@
 
 use weft_agent::rounds::Step;
 use weft_control::{CohortId, RoundWord};
+use weft_controller_engine::BegunRound;
 use weft_wire::Rank;
 
 use super::worker::{Model, Worker};
@@ -69,7 +70,8 @@ impl World {
         let Some(controller) = &mut self.controller else { return };
         match up {
             Up::Begun(round) if is_current => {
-                let _ = controller.handle_round(now_ns, JOB, id, (round, 1000));
+                let begun = BegunRound { round, bytes: 1000, messages: None };
+                let _ = controller.handle_round(now_ns, JOB, id, begun);
             }
             Up::Position(position) if is_current => {
                 let _ = controller.handle_position(now_ns, JOB, id, position);

@@ -289,7 +289,7 @@ impl<'a> Live<'a> {
         let workers = u8::try_from(job.workers).unwrap_or(u8::MAX);
         self.workers.clear();
         self.seen.finished.clear();
-        for plan in self.plan.cohort(job.cohort, workers) {
+        for plan in self.plan.cohort(job.cohort, &job.placed) {
             let sender = self.sender.clone();
             self.workers.push(RunningWorker::start(&plan, None, self.directory, sender)?);
         }

@@ -1,5 +1,6 @@
 //! Decides what the processes of such a run are told. Pure.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use weft_config::StatsFormat;
@@ -11,7 +12,7 @@ use weft_config::node::{ControllerSection, NodeConfig};
 use super::kills::Sight;
 use crate::run::plan::{BoxPlan, CohortPlan, Io, Layout, Place, WorkerPlan, box_config};
 use crate::run::reduce::configs::rows_of;
-use crate::scenario::{CONTROLLER, ScaleExponent, Scenario, Site};
+use crate::scenario::{CONTROLLER, ResizeSection, ScaleExponent, Scenario, Site};
 
 /// What the processes are told.
 #[derive(Clone, Debug)]
@@ -56,7 +57,7 @@ impl ResizePlan {
         let mut node = box_config(BOX, Io::Udp, layout.box_addr(BOX), mtu, "lo");
         node.controller =
             Some(ControllerSection { endpoint: endpoint.clone(), name: None, tls: None });
-        let controller = controller(&layout, resize.places, directory);
+        let controller = controller(&layout, resize, directory);
         let worker = |rank| WorkerPlan { box_rank: rank, ..layout.worker(rank, seed) };
         Self {
             scenario: scenario.clone(),
@@ -74,12 +75,31 @@ impl ResizePlan {
         Sight::new(state.unwrap_or_default(), self.checkpoint.clone())
     }
 
-    /// The workers of a cohort.
-    pub(super) fn cohort(&self, cohort: u32, workers: u8) -> impl Iterator<Item = WorkerPlan> {
-        let of = CohortPlan { cohort, workers, checkpoint: self.checkpoint.clone() };
-        let first = self.workers.iter().take(usize::from(workers));
-        first.map(move |plan| WorkerPlan { life: cohort, cohort: Some(of.clone()), ..plan.clone() })
+    /// The workers of a cohort, at the places that the controller gave them.
+    pub(super) fn cohort(&self, cohort: u32, placed: &[u32]) -> Vec<WorkerPlan> {
+        cohort_plans(&self.workers, (cohort, placed), &self.checkpoint)
     }
+}
+
+/// The workers of a cohort: who they are is their rank's, where they run their place's.
+/// `by_place`: one for each place.
+pub(in crate::run) fn cohort_plans(
+    by_place: &[WorkerPlan],
+    (cohort, placed): (u32, &[u32]),
+    checkpoint: &Path,
+) -> Vec<WorkerPlan> {
+    let workers = u8::try_from(placed.len()).unwrap_or(u8::MAX);
+    let of = CohortPlan { cohort, workers, checkpoint: checkpoint.to_owned() };
+    let at = |place: &u32| by_place.get(usize::try_from(*place).ok()?);
+    let places = placed.iter().filter_map(at).zip(by_place);
+    let plans = places.map(|(place, own)| WorkerPlan {
+        host: place.host.clone(),
+        local: place.local,
+        life: cohort,
+        cohort: Some(of.clone()),
+        ..own.clone()
+    });
+    plans.collect()
 }
 
 /// What a controller is told of an allreduce job that it steers.
@@ -107,16 +127,21 @@ pub(in crate::run) fn reduce(
     }
 }
 
-fn controller(layout: &Layout<'_>, places: u8, directory: &Path) -> ControllerConfig {
+fn controller(layout: &Layout<'_>, resize: &ResizeSection, directory: &Path) -> ControllerConfig {
+    let mut job = reduce(layout, JOB, BOX, resize.places);
+    job.placement = resize.placement;
+    for (place, index) in job.places.iter_mut().zip(0..) {
+        place.host = resize.host(index);
+    }
+    let hosts: BTreeSet<String> = (0..resize.places).map(|place| resize.host(place)).collect();
     let path = |name: &str| Some(directory.join(name).to_string_lossy().as_ref().into());
-    let hosts = (0..places).map(|rank| HostConfig::named(format!("w{rank}")));
     ControllerConfig {
         stats_format: StatsFormat::Json,
         state_file: path("controller.state.json"),
         events: path("controller.events.jsonl"),
-        hosts: hosts.chain([HostConfig::named(BOX)]).collect(),
+        hosts: hosts.into_iter().chain([BOX.to_owned()]).map(HostConfig::named).collect(),
         nodes: vec![ControlledNode { name: BOX.into(), ..ControlledNode::default() }],
-        reduces: vec![reduce(layout, JOB, BOX, places)],
+        reduces: vec![job],
         ..ControllerConfig::new(layout.controller_addr())
     }
 }

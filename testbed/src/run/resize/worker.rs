@@ -53,9 +53,11 @@ pub(in crate::run) fn train<P: Port>(
         cohort.from_round,
     );
     let mut session = Session::over(port, &plan.client())?;
+    control.watch(session.messages());
     say(WorkerMessage::Joined { at_ns: monotonic_ns() });
     let mut gradient = vec![0.0; trainer.parameter_count()];
     let mut values = gradient.clone();
+    let lens = trainer.tensor_lens();
     let bytes = 4 * gradient.len() as u64;
     let mut is_over = false;
     while round < u64::from(job.rounds) {
@@ -65,7 +67,9 @@ pub(in crate::run) fn train<P: Port>(
                 let loss = trainer.gradient(round, &mut gradient);
                 values.copy_from_slice(&gradient);
                 let start_ns = monotonic_ns();
-                let report = session.allreduce(&mut values)?;
+                // Each layer is a tensor of its own; the bits are those of one vector.
+                let mut layers = split(&mut values, &lens);
+                let report = session.allreduce_many(&mut layers)?;
                 let duration_ns = monotonic_ns() - start_ns;
                 for value in &mut values {
                     *value /= f32::from(own.workers);
@@ -127,6 +131,17 @@ pub(in crate::run) fn train<P: Port>(
         session.close()?;
     }
     Ok(summary)
+}
+
+/// A vector's parts, one behind the other.
+fn split<'a>(mut values: &'a mut [f32], lens: &[usize]) -> Vec<&'a mut [f32]> {
+    let mut parts = Vec::with_capacity(lens.len());
+    for len in lens {
+        let (part, rest) = std::mem::take(&mut values).split_at_mut(*len);
+        parts.push(part);
+        values = rest;
+    }
+    parts
 }
 
 /// The linear rule: as the number of workers, so the step size.

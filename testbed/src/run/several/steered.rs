@@ -12,9 +12,9 @@ use weft_rpc::v1;
 use super::caller::Caller;
 use super::plan::JobPlan;
 use crate::lab::LabName;
-use crate::run::plan::{CohortPlan, WorkerPlan};
 use crate::run::processes::ProcessError;
 use crate::run::resize::Seen;
+use crate::run::resize::plan::cohort_plans;
 use crate::run::running_worker::RunningWorker;
 use crate::run::watch::SILENCE_MARGIN;
 use crate::run::{Observed, WorkerMessage};
@@ -76,7 +76,8 @@ pub(super) fn run_steered(
         // What a cohort said of itself is not the next one's.
         observed.summaries.clear();
         let count = u8::try_from(status.workers).unwrap_or(u8::MAX);
-        for plan in cohort_plans(job, status.cohort, count) {
+        let own = (status.cohort, &*status.placed);
+        for plan in cohort_plans(&job.plan.workers, own, &checkpoint_path(job)) {
             let namespace = lab.map(|lab| lab.namespace(&plan.host));
             let sender = sender.clone();
             let directory = &job.directory;
@@ -99,13 +100,6 @@ fn status(caller: &Caller, name: &str) -> Result<v1::ReduceStatus, String> {
     let status = caller.call(|operator| operator.status().map_err(|error| error.to_string()))?;
     let found = status.reduces.into_iter().find(|job| job.name == name);
     found.ok_or_else(|| format!("the controller does not know {name}"))
-}
-
-/// The workers of a cohort: the first places, in their order.
-fn cohort_plans(job: &JobPlan, cohort: u32, workers: u8) -> impl Iterator<Item = WorkerPlan> + '_ {
-    let own = CohortPlan { cohort, workers, checkpoint: checkpoint_path(job) };
-    let first = job.plan.workers.iter().take(usize::from(workers));
-    first.map(move |plan| WorkerPlan { life: cohort, cohort: Some(own.clone()), ..plan.clone() })
 }
 
 fn checkpoint_path(job: &JobPlan) -> PathBuf {

@@ -58,6 +58,13 @@ impl Mlp {
         &mut self.parameters
     }
 
+    /// Elements of each tensor: of every layer its weights, then its biases.
+    #[must_use]
+    pub fn tensor_lens(&self) -> Vec<usize> {
+        let of = |layer: &Layer| [layer.inputs * layer.outputs, layer.outputs];
+        self.layers.iter().flat_map(of).collect()
+    }
+
     /// The class with the highest score; the lowest such class on a tie.
     pub fn classify(&mut self, pixels: &[f32]) -> usize {
         self.forward(pixels);

@@ -90,6 +90,13 @@ impl Trainer {
         self.model.parameters().len()
     }
 
+    /// How many elements each tensor of a gradient has, in their order: of every layer its weights
+    /// and its biases.
+    #[must_use]
+    pub fn tensor_lens(&self) -> Vec<usize> {
+        self.model.tensor_lens()
+    }
+
     /// The model's parameters, in the order of a gradient's elements.
     #[must_use]
     pub fn parameters(&self) -> &[f32] {
