@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_client::keys::{KeyConfig, KeyError, KeySession};
+use weft_client::keys::{KeyConfig, KeyError, KeySession, KeyStatistics, Mode, SAMPLE_EVERY};
 use weft_engine::random::Seed;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::keys::{CallError, TableConfig};
@@ -112,10 +112,18 @@ impl Drop for StopOnDrop<'_> {
 
 /// Connects all processes, each in a thread of its own, and lets `work` use them.
 fn connect(site: &Site) -> Vec<KeySession> {
+    connect_with(site, |config| config)
+}
+
+fn connect_with(site: &Site, change: impl Fn(KeyConfig) -> KeyConfig + Sync) -> Vec<KeySession> {
+    let change = &change;
     let count = u8::try_from(site.processes.len()).unwrap();
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
-            .map(|me| scope.spawn(move || KeySession::connect(&site.config(me)).unwrap()))
+            .map(|me| {
+                let config = change(site.config(me));
+                scope.spawn(move || KeySession::connect(&config).unwrap())
+            })
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
@@ -311,6 +319,67 @@ fn calls_that_cannot_be_are_named_and_change_nothing() {
         assert!(matches!(error, KeyError::Values { given: 8, keys: 2, row_len: ROW_LEN }));
         assert_eq!(pulled(session, FIRST), 0.0);
         assert_eq!(pulled(&sessions[1], FIRST), 0.0);
+    });
+}
+
+/// Connects the processes of a table of this mode.
+fn in_mode(processes: u8, mode: Mode, work: impl FnOnce(&[KeySession])) {
+    let site = Site::on_loopback(processes);
+    site.with_udp_home(|| work(&connect_with(&site, |config| config.mode(mode))));
+}
+
+#[test]
+fn rows_of_classic_tables_stay_and_every_operation_is_exact() {
+    for mode in [Mode::Classic, Mode::ClassicFastLocal] {
+        in_mode(2, mode, |sessions| {
+            hot_key(sessions, 2, 100, 10);
+            let (near, far) = (FIRST, FIRST + u64::from(KEYS) - 1);
+            sessions[0].localize(&[far]).unwrap();
+            assert!(!is_local(&sessions[0], far), "{mode:?}: it has stayed");
+            assert_eq!(sessions[0].statistics().latencies.localize.count(), 0, "nothing was done");
+            let is_fast = mode == Mode::ClassicFastLocal;
+            assert_eq!(is_local(&sessions[0], near), is_fast, "{mode:?}");
+            let before = sessions[0].statistics();
+            sessions[0].push(&[near], &row(2.0)).unwrap();
+            let after = sessions[0].statistics();
+            let left = after.process.accesses - before.process.accesses;
+            assert_eq!(
+                (left, after.local - before.local),
+                (1 - u64::from(is_fast), u64::from(is_fast))
+            );
+            assert_eq!(pulled(&sessions[1], near), 2.0);
+            assert!(sessions.iter().all(|it| it.statistics().process.rows_given == 0));
+        });
+    }
+}
+
+/// What was called is counted once, as what it was and where the row was.
+#[test]
+fn operations_are_timed_by_what_they_are_and_where_the_row_was() {
+    over_udp(2, |sessions| {
+        let (near, far) = (FIRST, FIRST + u64::from(KEYS) - 1);
+        let session = &sessions[0];
+        for _ in 0..20 {
+            session.push(&[far], &row(1.0)).unwrap();
+        }
+        for _ in 0..10 {
+            pulled(session, far);
+        }
+        session.localize(&[far, near]).unwrap();
+        for _ in 0..SAMPLE_EVERY {
+            pulled(session, near);
+            session.push(&[near], &row(1.0)).unwrap();
+        }
+        let KeyStatistics { local, latencies, process } = session.statistics();
+        let counted = [&latencies.pull_remote, &latencies.push_remote, &latencies.localize];
+        assert_eq!(counted.map(|it| it.count()), [10, 20, 1], "near was here already");
+        assert_eq!(latencies.pull_local.count() + latencies.push_local.count(), 2, "one in 251");
+        let [local_ns, remote_ns] = [&latencies.pull_local, &latencies.pull_remote]
+            .map(|it| it.per_mille(1000).unwrap_or(0));
+        assert!(local_ns < remote_ns, "{local_ns} {remote_ns}");
+        assert_eq!((local, process.remote), (2 * u64::from(SAMPLE_EVERY), 30));
+        let share = session.statistics().local_share();
+        assert!((share - 502.0 / 532.0).abs() < 1e-9, "{share}");
     });
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weft_engine::role::keys::{PROCESSES_MAX, ProcessLimits, TableConfig, TableError};
+use weft_engine::role::keys::{Mode, PROCESSES_MAX, ProcessLimits, TableConfig, TableError};
 use weft_wire::frame::{IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::{JobId, MacAddr, Nanos};
 
@@ -49,6 +49,12 @@ pub struct KeyConfig {
     pub resend_max: Duration,
     /// How often the home box hears that this process is there. Default 200 ms.
     pub beat: Duration,
+    /// Where rows are and how this process comes to them. All processes have the same. Default
+    /// [`Mode::Relocation`].
+    pub mode: Mode,
+    /// Whether an access goes at first to the process that had the row when this one last knew, and
+    /// not to the home box. What is wrong costs a frame more. Default true.
+    pub has_cache: bool,
     /// Maxima of what waits.
     pub limits: ProcessLimits,
     /// Seed of this life; random by default.
@@ -95,6 +101,8 @@ impl KeyConfig {
             resend_min: Duration::from_millis(5),
             resend_max: Duration::from_millis(100),
             beat: Duration::from_millis(200),
+            mode: Mode::Relocation,
+            has_cache: true,
             limits: ProcessLimits::default(),
             seed: None,
         }
@@ -105,6 +113,8 @@ impl KeyConfig {
         table: u16,
         first_key: u64,
         mtu: u16,
+        mode: Mode,
+        has_cache: bool,
         connect_timeout: Duration,
         call_timeout: Duration,
     }

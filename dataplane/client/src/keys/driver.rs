@@ -196,7 +196,7 @@ impl<P: Port> Outbox for Ears<'_, P> {
 
 impl<P: Port> Sink for Ears<'_, P> {
     fn done(&mut self, call: u64, _key: u64, value: Option<&[f32]>) {
-        self.calls.complete(call, value);
+        self.calls.complete(call, value, self.now);
     }
 
     fn lost(&mut self, key: u64) {

@@ -21,8 +21,13 @@
 //! | `shared.rs` | what these and the port's thread share |
 //! | `submit.rs` | how many keys come to the engine, or wait for room |
 //! | `store.rs` | the rows, which they and the engine share |
+//! | `latency.rs` | how long operations take |
 //! | `calls.rs` | [`KeyTicket`]: calls that wait for others |
 //! | `driver.rs` | the thread that owns the port and the timers |
+//!
+//! [`Mode`] chooses between rows that move and the two classic parameter servers, whose rows stay
+//! where the first life put them: the same program runs on each, and its `localize` does nothing
+//! there. All processes of a table have the same mode.
 //!
 //! An operation on a row that is here runs in the caller's thread, under the lock of the row's
 //! stripe, and wakes nobody. Any other goes to the engine, and the port's thread sends it. Each key
@@ -35,6 +40,7 @@ mod calls;
 mod config;
 mod driver;
 mod error;
+mod latency;
 mod session;
 mod shared;
 mod store;
@@ -45,5 +51,7 @@ mod tests;
 pub use calls::KeyTicket;
 pub use config::KeyConfig;
 pub use error::KeyError;
+pub use latency::{Histogram, KeyLatencies, SAMPLE_EVERY};
 pub use session::{KeySession, KeyStatistics};
 pub use store::STRIPES_MAX;
+pub use weft_engine::role::keys::Mode;

@@ -1,7 +1,7 @@
 //! What the worker threads of a session and its port's thread share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weft_engine::role::keys::{Process, TableConfig};
@@ -11,13 +11,17 @@ use weft_wire::Nanos;
 use super::KeyError;
 use super::calls::Calls;
 use super::config::nanos;
+use super::latency::Latencies;
 use super::store::SharedStore;
 
 /// What the worker threads and the port's thread share.
 pub(super) struct Shared {
     pub(super) table: TableConfig,
+    /// Rows stay where they are.
+    pub(super) is_static: bool,
     pub(super) store: SharedStore,
     pub(super) engine: Mutex<Engine>,
+    pub(super) latencies: Arc<Latencies>,
     /// Something may have become free.
     pub(super) room: Condvar,
     /// A call waits to be sent.

@@ -72,7 +72,9 @@ impl<S: Store> Process<S> {
     fn take_first_rows(&mut self, sink: &mut impl Sink) {
         let Self { store, core } = self;
         for index in 0..core.table.key_count {
-            if core.table.first_owner(index) == core.me {
+            let owner = core.table.first_owner(index);
+            core.learn_owner(index, owner);
+            if owner == core.me {
                 store.with(index, |mut slot| {
                     core.install(&mut slot, index, RowEpoch::born(1), sink);
                 });
