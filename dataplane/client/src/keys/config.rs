@@ -1,6 +1,7 @@
 //! Which table, which of its processes, and where the others are.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use weft_engine::role::keys::{Mode, PROCESSES_MAX, ProcessLimits, TableConfig, TableError};
@@ -55,10 +56,25 @@ pub struct KeyConfig {
     /// Whether an access goes at first to the process that had the row when this one last knew, and
     /// not to the home box. What is wrong costs a frame more. Default true.
     pub has_cache: bool,
+    /// What becomes of the job when a process dies and rows die with it. Default
+    /// [`OnLoss::End`].
+    pub on_loss: OnLoss,
     /// Maxima of what waits.
     pub limits: ProcessLimits,
     /// Seed of this life; random by default.
     pub seed: Option<u64>,
+}
+
+/// What becomes of a job when a process dies and rows die with it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum OnLoss {
+    /// It ends: the sessions of the processes that live on fail with an error that names the keys.
+    #[default]
+    End,
+    /// It goes on with the rows that the newest whole round in this folder has
+    /// ([`KeySession::checkpoint`](super::KeySession::checkpoint)); what was pushed to them since
+    /// is lost, and [`KeySession::restored`](super::KeySession::restored) names them.
+    Restore(PathBuf),
 }
 
 macro_rules! setters {
@@ -103,6 +119,7 @@ impl KeyConfig {
             beat: Duration::from_millis(200),
             mode: Mode::Relocation,
             has_cache: true,
+            on_loss: OnLoss::End,
             limits: ProcessLimits::default(),
             seed: None,
         }
@@ -115,6 +132,7 @@ impl KeyConfig {
         mtu: u16,
         mode: Mode,
         has_cache: bool,
+        on_loss: OnLoss,
         connect_timeout: Duration,
         call_timeout: Duration,
     }

@@ -1,5 +1,6 @@
 //! A process of a table: what its worker threads call.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -15,6 +16,7 @@ use weft_wire::frame::UdpAddr;
 
 use super::KeyError;
 use super::calls::{Calls, KeyTicket, Pending};
+use super::checkpoint::Capture;
 use super::config::{KeyConfig, nanos};
 use super::driver::Driver;
 use super::latency::{KeyLatencies, Latencies, Timed};
@@ -126,9 +128,17 @@ impl KeySession {
         let is_woken = waker.is_some();
         let shared = Arc::new(Shared {
             table,
+            me: config.me,
+            read: Mutex::new(None),
             is_static: config.mode.is_static(),
             store,
-            engine: Mutex::new(Engine { process, calls, waiting_count: 0 }),
+            engine: Mutex::new(Engine {
+                process,
+                calls,
+                waiting_count: 0,
+                capture: Capture::default(),
+                restored: BTreeSet::new(),
+            }),
             latencies,
             room: Condvar::new(),
             is_called: AtomicBool::new(false),

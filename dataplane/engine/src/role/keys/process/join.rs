@@ -100,6 +100,9 @@ impl Core {
     }
 
     fn begin_life(&mut self, now: Nanos, life: u16, welcome: &Hello) {
+        if self.life == 0 {
+            self.run = welcome.cookie_down.0.into();
+        }
         (self.life, self.living) = (life, welcome.mask);
         (self.cookie_up, self.cookie_down) = (welcome.cookie_up, welcome.cookie_down);
         self.frames.clear();

@@ -33,6 +33,8 @@ pub(super) struct Core {
     pub(super) session: Client,
     pub(super) is_lost: bool,
     pub(super) life: u16,
+    /// The shared cookie of the first life that was joined.
+    pub(super) run: u64,
     pub(super) living: Members,
     pub(super) cookie_up: Cookie,
     pub(super) cookie_down: Cookie,
@@ -171,6 +173,7 @@ impl Core {
             session,
             is_lost: false,
             life: 0,
+            run: 0,
             living: Members::EMPTY,
             cookie_up: Cookie::default(),
             cookie_down: Cookie::default(),
