@@ -21,6 +21,7 @@
 //! | `finished` | the verdict, and the rows of the run directory |
 //! | `reduce` | an allreduce's configurations, training, proof and rows |
 //! | [`resize`] | an allreduce whose number of workers changes |
+//! | [`factorisation`] | processes that factor a matrix over a table of rows |
 //! | [`push`] | the same of a run with a parameter server |
 //! | [`several`] | several jobs side by side |
 //!
@@ -31,6 +32,7 @@ mod additions;
 mod background;
 mod bottleneck;
 mod captures;
+pub mod factorisation;
 mod finished;
 mod memory;
 mod message;
