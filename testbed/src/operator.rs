@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
-use weft_control::BandPolicy;
+use weft_control::{BandPolicy, Command, HoldingCommand};
+use weft_rpc::convert::command_to_proto;
 use weft_rpc::tls::{DialError, Dialler, TlsFiles};
 use weft_rpc::v1;
 use weft_rpc::v1::status_client::StatusClient;
@@ -114,6 +115,17 @@ impl Operator {
         let request = v1::ResizeJobRequest { name: name.to_owned(), workers };
         let reply = self.wait(self.workers().resize_job(self.timed(request)))?;
         Ok(reply.into_inner().resize.unwrap_or_default())
+    }
+
+    /// Has a box, by its name, hold something for a job, or no more; returns once it has said so.
+    ///
+    /// # Errors
+    /// The controller's word, or the box's.
+    pub fn hold(&self, node: &str, command: HoldingCommand) -> Result<(), OperatorError> {
+        let command = Some(command_to_proto(&Command::Holding(command)));
+        let request = v1::HoldRequest { node: node.to_owned(), command };
+        self.wait(self.workers().hold(self.timed(request)))?;
+        Ok(())
     }
 
     /// Sets the policy of bands; returns how many jobs have another band now.

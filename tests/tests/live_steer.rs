@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
 use weft_tests::live::run::{Run, weft};
-use weft_tests::live::{PATIENCE, eventually};
+use weft_tests::live::{PATIENCE, eventually, has_lab};
 
 /// A digits job that nobody in its scenario says anything to.
 fn scenario(rounds: u32) -> String {
@@ -166,6 +166,54 @@ fn placed_by_skew(hidden: &str) -> (f64, Value) {
     (before["skew"].as_f64().expect("just seen"), after["placed"].clone())
 }
 
+/// Workers in namespaces, on links that have a rate, called with certificates: the same words come
+/// to the same, bit for bit.
+#[test]
+fn a_resize_in_a_lab_with_certificates_has_the_references_bits() {
+    if !has_lab("a_resize_in_a_lab_with_certificates_has_the_references_bits") {
+        return;
+    }
+    let (ended, out) = Run::start(&recipe("resize-lab.toml"), &none()).end(LIMIT);
+    let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
+    assert_eq!((ended.code, &json["model_identical"]), (Some(0), &true.into()), "{json:#}");
+    assert_eq!(json["widths"], Value::from([2, 4, 2]));
+    let told = |name: &str| {
+        fs::read_to_string(out.path().join("run").join(name)).expect("a file of the run")
+    };
+    // Whoever calls the controller is known by a certificate, the box too.
+    assert!(told("a0.toml").contains("endpoint = \"https://"), "{}", told("a0.toml"));
+    assert!(told("controller.toml").contains("[tls]"), "{}", told("controller.toml"));
+    assert!(!told("controller.toml").contains("insecure = true"));
+}
+
+/// What makes no sense with [resize] is refused by its name, before anything starts.
+#[test]
+fn what_is_not_for_a_resize_is_refused_by_its_name() {
+    for (options, name) in [
+        (&["--io", "dpdk"] as &[&str], "--io"),
+        (&["--level", "packet"], "--level"),
+        (&["--switch", "bmv2"], "--switch"),
+        (&["--pcap"], "--pcap"),
+        (&["--record"], "--record"),
+        (&["--dry-run"], "--dry-run"),
+        (&["--lab", "some"], "--lab"),
+    ] {
+        let scenario = recipe("resize.toml");
+        let words = [&["run", scenario.to_str().expect("UTF-8")], options].concat();
+        let ended = weft(&words, PATIENCE);
+        assert_eq!(ended.code, Some(2), "{options:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(name), "{options:?}: {}", ended.stderr);
+    }
+}
+
+fn recipe(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/scenarios").join(name)
+}
+
+const fn none() -> [&'static str; 0] {
+    []
+}
+
 #[test]
 fn the_doubling_heuristic_widens_a_job_when_another_ends_and_halves_it_for_a_third() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/scenarios/doubling.toml");
@@ -190,6 +238,8 @@ fn the_doubling_heuristic_widens_a_job_when_another_ends_and_halves_it_for_a_thi
     assert!(resized.len() >= 2 && json["words"].is_null(), "{resized:?}");
 }
 
+/// How long a run may take.
+const LIMIT: Duration = Duration::from_secs(200);
 /// Turns of two operators.
 const TURNS: usize = 50;
 /// More than are computed meanwhile.

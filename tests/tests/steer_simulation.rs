@@ -26,6 +26,7 @@ fn seeds() {
         }
         assert!(seen.pauses > 1000 && seen.resizes > 1000, "{seen:?}");
         assert!(seen.reverts > 20 && seen.refusals > 500, "{seen:?}");
+        assert!(seen.forgotten > 50 && seen.overdue >= seen.forgotten, "{seen:?}");
     }
 }
 

@@ -31,6 +31,11 @@ pub enum SteerError {
     /// It is being resized.
     #[error("name: the job is being resized; wait until it runs")]
     Resizing,
+    /// The workers of its last resize have not come in time.
+    #[error(
+        "name: the workers of the job's last resize have not begun; start them, or resize it again"
+    )]
+    Unbegun,
     /// It has that many workers.
     #[error("workers: the job has {0} already")]
     SameWidth(u16),

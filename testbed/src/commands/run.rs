@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
         let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
         let directory =
             std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
-        return run_resize::run(arguments, &scenario, (&directory, loopback_base()), format);
+        return run_resize::run(arguments, &scenario, &directory, format);
     }
     run_packet::check(arguments, &scenario)?;
     if arguments.switch.is_none() && scenario.restart.iter().any(|it| it.name == SWITCH) {
@@ -232,7 +232,7 @@ fn switch_program() -> Option<PathBuf> {
 
 /// UDP ports of this process's own, below those that the kernel hands out, so that runs do not
 /// meet.
-fn loopback_base() -> u16 {
+pub(super) fn loopback_base() -> u16 {
     let places = (32_768 - LOOPBACK_FIRST) / LOOPBACK_PORTS;
     let place = std::process::id() % u32::from(places);
     LOOPBACK_FIRST + u16::try_from(place).expect("few places") * LOOPBACK_PORTS

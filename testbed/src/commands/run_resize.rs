@@ -4,36 +4,46 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
+use tempfile::TempDir;
 use weft_process::say;
-use weft_testbed::interrupt;
+use weft_testbed::certs::Folder;
+use weft_testbed::lab;
 use weft_testbed::report::{ResizeOutcome as Ran, ResizeRecord, pauses_svg};
 use weft_testbed::run::resize::{ResizePlan, judge, run as carry_out};
-use weft_testbed::run::{ProcessError, WorkerMessage};
+use weft_testbed::run::{Io, Place, WorkerMessage};
 use weft_testbed::scenario::Scenario;
 
-use super::lab::listen;
-use super::run::record;
+use super::certs::now_unix_s;
+use super::run::{choose_ground, in_lab, loopback_base, process_failure, record};
 use super::run_args::{IoName, Level, RunArgs};
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
 
-/// Runs it over UDP on loopback, from this port on.
+/// Runs it over UDP: in a lab, if the scenario wants one, or on loopback.
 pub(super) fn run(
     arguments: &RunArgs,
     scenario: &Scenario,
-    (directory, port_base): (&Path, u16),
+    directory: &Path,
     format: Format,
 ) -> Outcome {
-    let is_udp = arguments.io.is_none_or(|io| io == IoName::Udp);
-    let is_plain = arguments.level == Level::Live && arguments.switch.is_none();
-    if !is_udp || !is_plain || arguments.lab.is_some() || arguments.pcap || arguments.record {
-        let problem = "a scenario with [resize] runs live over UDP on loopback: leave out --io, \
-                       --level, --switch, --lab, --pcap and --record";
-        return Err(Exit::Usage.because(anyhow!("{problem}")));
-    }
+    let place = choose_place(arguments, scenario)?;
     let mut record: ResizeRecord = record(&scenario.name, scenario, arguments);
     record.create(directory, RECORD).map_err(|error| Exit::Usage.because(error))?;
-    let plan = ResizePlan::new(scenario, port_base, arguments.seed, directory);
-    listen()?;
+    // On loopback only this machine calls.
+    let keys = (place == Place::Lab)
+        .then(|| tempfile::Builder::new().prefix("weft-certs-").tempdir())
+        .transpose()
+        .context("cannot make a temporary folder for the run's certificates")
+        .map_err(|error| Exit::CannotRun.because(error))?;
+    let certs = keys.as_ref().map(TempDir::path);
+    let plan = ResizePlan::new(scenario, &place, arguments.seed, directory, certs)
+        .map_err(|error| Exit::Usage.because(error))?;
+    if let (Some(name), Some(topology)) = (&arguments.lab, &plan.topology) {
+        lab::check_nodes(name, topology).map_err(|error| Exit::CannotRun.because(error))?;
+    }
+    if let Some(folder) = certs {
+        plan.make_certificates(&Folder::at(folder), now_unix_s())
+            .map_err(|error| Exit::CannotRun.because(error))?;
+    }
     let bar = progress_bar(u64::from(scenario.job.rounds), "round");
     let mut progress = |rank: u8, message: &WorkerMessage| match message {
         WorkerMessage::Round(round) if rank == 0 => {
@@ -43,12 +53,12 @@ pub(super) fn run(
         WorkerMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
         _ => {}
     };
-    let seen = carry_out(&plan, directory, &mut progress, &interrupt::is_raised);
-    bar.finish_and_clear();
-    let seen = seen.map_err(|error| match error {
-        ProcessError::Interrupted => Exit::Interrupted.because(error),
-        _ => Exit::CannotRun.because(error),
+    let topology = plan.topology.as_ref();
+    let seen = in_lab(topology, arguments.lab.as_ref(), &bar, |lab, stop| {
+        carry_out(&plan, lab, directory, &mut progress, stop)
     })?;
+    drop(keys);
+    let seen = seen.map_err(process_failure)?;
     let ran = judge(scenario, arguments.seed, &seen).map_err(|error| Exit::Usage.because(error))?;
     let is_ok = ran.problems.is_empty();
     record.outcome = Some(ran);
@@ -56,6 +66,47 @@ pub(super) fn run(
     show(directory, &record, format)?;
     say!("weft: run directory {}", directory.display());
     Ok(if is_ok { 0 } else { Exit::Failed as u8 })
+}
+
+/// Where it runs; what makes no sense with `[resize]` is refused by its name.
+fn choose_place(arguments: &RunArgs, scenario: &Scenario) -> Result<Place, Failure> {
+    let refuse = |option: &str, why: &str| {
+        Err(Exit::Usage.because(anyhow!("{option} is not for a scenario with [resize]: {why}")))
+    };
+    if arguments.io.is_some_and(|io| io != IoName::Udp) {
+        return refuse("--io", "workers that come and go call over UDP; leave it out");
+    }
+    if arguments.level != Level::Live {
+        let why = "what becomes of words in virtual time is simulated by tests; leave it out";
+        return refuse("--level", why);
+    }
+    if arguments.switch.is_some() {
+        return refuse("--switch", "a switch gets no leases at run time; leave it out");
+    }
+    for (option, is_there) in [("--pcap", arguments.pcap), ("--record", arguments.record)] {
+        if is_there {
+            return refuse(option, "its proof is the reference's model; leave it out");
+        }
+    }
+    if arguments.dry_run {
+        return refuse("--dry-run", "which workers there are is told at run time; leave it out");
+    }
+    let wants_lab = scenario.resize.as_ref().is_some_and(|resize| resize.lab);
+    if arguments.lab.is_some() && !wants_lab {
+        let why = "this one runs over loopback; set `lab = true` in its [resize]";
+        return Err(Exit::Usage.because(anyhow!("--lab is for a scenario with a lab: {why}")));
+    }
+    if arguments.no_lab || !wants_lab {
+        return Ok(Place::Loopback { port_base: loopback_base() });
+    }
+    match choose_ground(Io::Udp, false, arguments)?.place {
+        Place::Lab => Ok(Place::Lab),
+        _ => {
+            let problem = "resize.lab: there are no network namespaces here; --no-lab runs it over \
+                           loopback, without links that have rates, and without certificates";
+            Err(Exit::CannotRun.because(anyhow!("{problem}")))
+        }
+    }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -10,6 +10,7 @@
 //! | `watch` | what is due while a run goes on (pure) |
 //! | `processes` | starts, restarts and stops processes in a lab or on loopback |
 //! | `running_box`, `running_worker` | one child process each |
+//! | `caller` | calls the controller from where it is |
 //! | `switch` | BMv2 in the place of a lab's bridge |
 //! | `process` | a child process that is gone when its owner is |
 //! | `background` | traffic of others beside it |
@@ -31,6 +32,7 @@
 mod additions;
 mod background;
 mod bottleneck;
+mod caller;
 mod captures;
 pub mod factorisation;
 mod finished;
@@ -60,6 +62,7 @@ use push::LogLine;
 pub use additions::DelayedBy;
 pub use background::{FlowPlan, FlowSeen};
 pub use bottleneck::{Bottleneck, Usage};
+pub use caller::Caller;
 pub use captures::captures;
 pub use finished::{Finished, Ground};
 pub(crate) use memory::breathe_until;

@@ -224,10 +224,10 @@ impl Scenario {
     /// # Errors
     /// When the lab's address plan is too small.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
-        let mut topology = match self.push {
-            Some(_) => self.push_topology(),
-            None => self.star(),
-        }?;
+        // Where there is a controller, every host has its own link, on one switch, or on its rack's.
+        let is_called = self.push.is_some() || self.resize.as_ref().is_some_and(|it| it.lab);
+        let mut topology =
+            if is_called { topology_of(&self.lab, self.hosts()) } else { self.star() }?;
         for (host, delay) in self.delays() {
             topology.set_delay(&host, delay);
         }
@@ -249,11 +249,6 @@ impl Scenario {
             rate: self.lab.rate_mbit.and_then(Rate::from_mbit),
             mtu: self.lab.mtu,
         })
-    }
-
-    /// With `[push]` every host has its own link, on one switch, or on its rack's.
-    fn push_topology(&self) -> Result<Topology, TopologyError> {
-        topology_of(&self.lab, self.hosts())
     }
 }
 

@@ -157,6 +157,10 @@ impl Scenario {
 
     /// Names of the hosts that a lab of this scenario has.
     fn hosts(&self) -> Vec<String> {
+        if let Some(resize) = self.resize.as_ref().filter(|resize| resize.lab) {
+            let boxes = self.aggregation.boxes().into_iter().chain([CONTROLLER.to_owned()]);
+            return resize.host_names().into_iter().chain(boxes).collect();
+        }
         let workers = (0..self.job.workers).map(|rank| format!("w{rank}"));
         match &self.push {
             None => workers.chain(self.aggregation.boxes()).collect(),

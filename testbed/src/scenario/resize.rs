@@ -14,6 +14,10 @@ use crate::workload::digits::TrainerError;
 pub struct ResizeSection {
     /// Places for workers: the most that there may be.
     pub places: u8,
+    /// Run it in a lab: a namespace for each host, links as `[lab]` says, and a controller that is
+    /// called with certificates. Default: over loopback, without any; so does --no-lab.
+    #[serde(default)]
+    pub lab: bool,
     /// The host of each place; places of one host share its name. Default: each has its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
@@ -111,6 +115,17 @@ const fn pause_ms() -> u64 {
 }
 
 impl ResizeSection {
+    /// The hosts of its places, each once.
+    pub(super) fn host_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for host in (0..self.places).map(|place| self.host(place)) {
+            if !names.contains(&host) {
+                names.push(host);
+            }
+        }
+        names
+    }
+
     /// The host of a place.
     #[must_use]
     pub fn host(&self, place: u8) -> String {
@@ -139,6 +154,14 @@ impl ResizeSection {
         }
         if !self.hosts.is_empty() && self.hosts.len() != usize::from(self.places) {
             let reason = format!("are {}, for {} places", self.hosts.len(), self.places);
+            return refuse("resize", "hosts", reason);
+        }
+        if let Some(host) = self.hosts.iter().find(|host| !is_host(host)) {
+            let reason = format!(
+                "has `{host}`; a host has 1 to 8 lowercase letters and digits, and is neither a0 \
+                 nor {}",
+                super::CONTROLLER
+            );
             return refuse("resize", "hosts", reason);
         }
         let mut before = None;
@@ -180,5 +203,14 @@ impl ResizeSection {
     }
 }
 
+/// Whether a place may be there: a namespace and interfaces get the name.
+fn is_host(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let fits = (1..=HOST_LEN_MAX).contains(&name.len()) && name.chars().all(is_plain);
+    fits && name != "a0" && name != super::SWITCH && name != super::CONTROLLER
+}
+
+/// Bytes of a host's name.
+const HOST_LEN_MAX: usize = 8;
 /// Members of a group.
 const PLACES_MAX: u8 = 64;

@@ -319,6 +319,7 @@ impl JobsScenario {
             crash: Vec::new(),
             resize: places.map(|places| ResizeSection {
                 places,
+                lab: false,
                 hosts: Vec::new(),
                 placement: Placement::default(),
                 word: Vec::new(),

@@ -155,6 +155,9 @@ pub struct ReduceLine {
     /// The place of each worker, by rank.
     #[serde(default)]
     pub placed: Vec<u32>,
+    /// Why the workers of its last resize have not begun; empty: they have, or there is time.
+    #[serde(default)]
+    pub unbegun: String,
     #[serde(default)]
     pub round_messages: u32,
     #[serde(default)]
@@ -313,6 +316,7 @@ fn reduce_line(
         pauses: job.pauses,
         refusing: job.refusing.clone(),
         placed: job.placed.clone(),
+        unbegun: job.unbegun.clone(),
         round_messages: job.round_messages,
         round_bytes: job.round_bytes,
         largest_bytes: job.largest_bytes,

@@ -278,6 +278,7 @@ mod tests {
             resizes: Vec::new(),
             pauses: weft_controller_engine::PauseStatus::default(),
             refusing: String::new(),
+            unbegun: String::new(),
         }
     }
 

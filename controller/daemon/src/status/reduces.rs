@@ -32,6 +32,7 @@ pub(super) fn to_proto(job: &ReduceStatus) -> v1::ReduceStatus {
         round_bytes: job.round_bytes,
         largest_bytes: job.largest_bytes,
         skew: job.skew,
+        unbegun: job.unbegun.clone(),
     }
 }
 
@@ -72,6 +73,9 @@ pub(super) fn write_text(text: &mut String, job: &ReduceStatus) {
             job.round_bytes,
             100.0 * skew,
         );
+    }
+    if !job.unbegun.is_empty() {
+        let _ = writeln!(text, "  {}", job.unbegun);
     }
     if !job.refusing.is_empty() {
         let _ = writeln!(text, "  its lease is refused: {}", job.refusing);

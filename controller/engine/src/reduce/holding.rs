@@ -77,9 +77,9 @@ impl Reduce {
         self.is_leased() || (is_refused && self.box_.asked.is_none())
     }
 
-    /// When a lease that was refused is asked for again, or a stop given up.
+    /// When a lease that was refused is asked for again, a stop given up, or a cohort overdue.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        self.retry_ns().into_iter().chain(self.given_up_ns()).min()
+        self.retry_ns().into_iter().chain(self.given_up_ns()).chain(self.overdue_ns()).min()
     }
 
     fn retry_ns(&self) -> Option<u64> {
@@ -93,6 +93,7 @@ impl Reduce {
         }
         self.advance(now_ns);
         self.check_missing(now_ns);
+        self.check_begun(now_ns);
     }
 
     /// Has the box hold the cohort's lease and no other, one command at a time.

@@ -24,6 +24,7 @@ use weft_control::{
 };
 use weft_wire::{JobId, Rank};
 
+use super::begin::Beginning;
 use super::saved::{SavedReduce, placed};
 use super::sizes::Sizes;
 use crate::message::NodeId;
@@ -61,8 +62,8 @@ pub(crate) struct Reduce {
     pub(super) workers: Vec<Worker>,
     /// Number of the order that workers follow.
     pub(super) turn: u32,
-    /// All workers have begun the cohort's first round.
-    pub(super) has_begun: bool,
+    /// Whether all workers have begun the cohort's first round.
+    pub(super) beginning: Beginning,
     pub(super) box_: BoxState,
     /// The cohort whose lease the box holds.
     pub(super) leased: Option<CohortId>,
@@ -184,7 +185,7 @@ impl Reduce {
             phase,
             workers: vec![Worker::default(); usize::from(workers)],
             turn: 1,
-            has_begun: false,
+            beginning: Beginning::restored(saved.has_begun),
             box_: BoxState::default(),
             leased: saved.leased.map(CohortId),
             leasing: saved.leasing.map(CohortId),
@@ -267,7 +268,7 @@ impl Reduce {
 
     /// The lease is in, and workers are missing that begin.
     pub(crate) fn wants_workers(&self) -> bool {
-        self.is_leased() && !self.has_begun && self.attached() < self.workers.len()
+        self.is_leased() && !self.beginning.is_seen && self.attached() < self.workers.len()
     }
 
     pub(crate) fn is_leased(&self) -> bool {
@@ -290,7 +291,7 @@ impl Reduce {
 
     pub(crate) fn state(&self) -> JobState {
         match self.phase {
-            Phase::Running if self.cohort.id.0 > 0 && !self.has_begun => JobState::Resizing,
+            Phase::Running if self.cohort.id.0 > 0 && !self.beginning.is_seen => JobState::Resizing,
             Phase::Running => JobState::Running,
             Phase::Halting { why: Why::Pause(_), .. } => JobState::Pausing,
             Phase::Halting { why: Why::Resize(_), .. } | Phase::Leaving { .. } => {

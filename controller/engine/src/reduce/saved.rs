@@ -19,6 +19,9 @@ pub struct SavedReduce {
     pub workers: Option<u16>,
     /// The round that it began with.
     pub from_round: u64,
+    /// All its workers have begun that.
+    #[serde(skip_serializing_if = "is_false")]
+    pub has_begun: bool,
     /// The cohort whose lease the box acknowledged last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leased: Option<u32>,
@@ -51,12 +54,18 @@ pub struct SavedReduce {
     pub stands: bool,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_false(is_so: &bool) -> bool {
+    !*is_so
+}
+
 impl Reduce {
     pub(crate) fn save(&self) -> SavedReduce {
         let mut saved = SavedReduce {
             cohort: self.cohort.id.0,
             workers: Some(self.cohort.workers),
             from_round: self.cohort.from_round,
+            has_begun: self.beginning.is_known,
             leased: self.leased.map(|cohort| cohort.0),
             leasing: self.leasing.map(|cohort| cohort.0),
             before: self.before.as_ref().map(|before| width(before)),

@@ -8,6 +8,7 @@ use weft_control::{Cohort, CohortId, Halt, JobState, RoundOrder, RoundPosition};
 use weft_wire::Rank;
 
 use super::BegunRound;
+use super::begin::Beginning;
 use super::job::{Out, Phase, Reduce, Why, Worker, width};
 use crate::steered::{Resize, SteerError};
 
@@ -31,7 +32,7 @@ impl Reduce {
             return Err(format!("ranks of cohort {} are below {}", cohort.0, current.workers));
         };
         let is_new = worker.life != life && worker.life != 0;
-        if position.next < current.from_round || (is_new && self.has_begun) {
+        if position.next < current.from_round || (is_new && self.beginning.is_seen) {
             let from_round = current.from_round;
             return Err(format!(
                 "begins with round {}; the cohort began with {from_round}, and a worker of it that \
@@ -95,7 +96,8 @@ impl Reduce {
         self.cohort = Cohort { id, workers, from_round, ..self.cohort };
         self.workers = vec![Worker::default(); usize::from(workers)];
         self.phase = Phase::Running;
-        (self.has_begun, self.turn) = (false, self.turn.wrapping_add(1).max(1));
+        self.beginning = Beginning::default();
+        self.turn = self.turn.wrapping_add(1).max(1);
         (self.seen.last_ns, self.seen.round_ns) = (None, 0);
         self.is_unsaved = true;
     }
@@ -116,7 +118,7 @@ impl Reduce {
         }
     }
 
-    fn all(&self, is_so: impl Fn(&RoundPosition) -> bool) -> bool {
+    pub(super) fn all(&self, is_so: impl Fn(&RoundPosition) -> bool) -> bool {
         self.workers.iter().all(|worker| worker.is_attached && is_so(&worker.position))
     }
 
@@ -222,10 +224,7 @@ impl Reduce {
     fn leave(&mut self, now_ns: u64, to: u16, at: (Option<u64>, u64), boundary: u64) {
         let (asked_ns, stood_ns) = at;
         let from = self.cohort.workers;
-        let mut over = Vec::new();
-        for (worker, rank) in self.workers.iter().zip(0u8..) {
-            over.extend(Rank::new(rank).filter(|_| worker.is_attached));
-        }
+        let over: Vec<Rank> = self.attached_ranks().collect();
         let places = core::mem::take(&mut self.next_places);
         self.before = Some(core::mem::take(&mut self.places));
         self.begins = Some(Resize {
@@ -244,24 +243,17 @@ impl Reduce {
         self.lease();
     }
 
-    fn note_begun(&mut self, now_ns: u64) {
-        let from_round = self.cohort.from_round;
-        if self.has_begun || !self.all(|at| at.next > from_round) {
-            return;
+    pub(super) fn note_resize(&mut self, resize: Resize) {
+        if self.resizes.len() >= RESIZES_MAX {
+            self.resizes.pop_front();
         }
-        let before = self.state();
-        self.has_begun = true;
-        if let Some(mut resize) = self.begins.take() {
-            resize.begun(now_ns);
-            if self.resizes.len() >= RESIZES_MAX {
-                self.resizes.pop_front();
-            }
-            self.resizes.push_back(resize);
-            self.out.push(Out::Resized(Ok(resize)));
-        }
-        if self.state() != before {
-            self.out.push(Out::State(self.state(), None));
-        }
+        self.resizes.push_back(resize);
+    }
+
+    /// Ranks that have a stream.
+    pub(super) fn attached_ranks(&self) -> impl Iterator<Item = Rank> + '_ {
+        let attached = self.workers.iter().zip(0u8..).filter(|(worker, _)| worker.is_attached);
+        attached.filter_map(|(_, rank)| Rank::new(rank))
     }
 
     fn count_round(&mut self, now_ns: u64) {

@@ -10,8 +10,9 @@ use crate::steered::{SteerError, Steerer};
 
 impl Reduce {
     pub(crate) fn pause(&mut self, now_ns: u64, by: Steerer) -> Result<(), SteerError> {
-        let ending = self.ending();
+        let (ending, is_overdue) = (self.ending(), !self.unbegun().is_empty());
         match &mut self.phase {
+            Phase::Running if is_overdue => Err(SteerError::Unbegun),
             Phase::Running if let Some(rounds) = ending => Err(SteerError::Ending { rounds }),
             Phase::Running => {
                 let why = Why::Pause(by);
@@ -50,6 +51,9 @@ impl Reduce {
     pub(crate) fn resize(&mut self, now_ns: u64, places: Vec<u16>) -> Result<(), SteerError> {
         let to = width(&places);
         match self.phase {
+            Phase::Running if self.state() == JobState::Resizing && !self.beginning.is_known => {
+                self.resize_unbegun(now_ns, places)
+            }
             Phase::Running if self.state() == JobState::Resizing => Err(SteerError::Resizing),
             Phase::Running if let Some(rounds) = self.ending() => {
                 Err(SteerError::Ending { rounds })

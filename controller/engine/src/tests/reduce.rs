@@ -2,6 +2,7 @@
 //! time. What they come to while everything dies is simulated (tests/tests/steer_simulation.rs).
 
 mod leases;
+mod overdue;
 mod placing;
 mod stops;
 

@@ -34,8 +34,8 @@ pub struct ReduceConfig {
     /// Default 0.4.
     #[serde(default = "pack_limit", skip_serializing_if = "is_pack_limit")]
     pub pack_limit: f64,
-    /// How long, in seconds, the workers of a resize may take to begin once their lease is in;
-    /// after that whoever asked is told who is missing, and may ask again. Default 120.
+    /// How long, in seconds, the workers of a resize may take to begin, from the end of those
+    /// before; after that whoever asked is told who is missing, and may ask again. Default 120.
     #[serde(default = "begin_timeout_s", skip_serializing_if = "is_begin_timeout_s")]
     pub begin_timeout_s: f64,
     /// Workers at the start, at least 1. The training program's learning rate is meant for these.

@@ -39,7 +39,7 @@ impl World {
                 overflow: Overflow::Clamp,
                 placement: Placement::Order,
                 pack_limit: 0.4,
-                begin_timeout_s: 60.0,
+                begin_timeout_s: 0.6,
                 integrity: Integrity::Crc32c,
             }],
             ..Config::default()
@@ -129,6 +129,11 @@ impl World {
                 self.judge.stands(boundary, &at);
             }
             Action::Resized { outcome: Ok(_), .. } => self.seen.resizes += 1,
+            Action::Resized { outcome: Err(problem), .. } if problem.contains("not begun") => {
+                self.seen.overdue += 1;
+                let workers = 1 + u16::try_from(self.below(8)).unwrap_or(0);
+                self.push(20 * MS, Event::Word(Word::Resize(workers)));
+            }
             Action::Resized { outcome: Err(_), .. } => self.seen.reverts += 1,
             _ => {}
         }

@@ -16,6 +16,15 @@ impl World {
         if self.cohort == Some(cohort) || !self.workers.is_empty() {
             return;
         }
+        if self.wanted.0 != Some(cohort) {
+            // Whoever starts workers may have gone too.
+            let is_forgotten = cohort.0 > 0 && self.below(8) == 0;
+            self.wanted = (Some(cohort), is_forgotten);
+            self.seen.forgotten += u64::from(is_forgotten);
+        }
+        if self.wanted.1 {
+            return;
+        }
         let model = match (cohort.0, self.disk) {
             (0, _) => Model::FIRST,
             (_, Some(kept)) => kept,

@@ -33,6 +33,10 @@ pub struct Seen {
     pub resizes: u64,
     /// Leases that were refused.
     pub reverts: u64,
+    /// Cohorts that nobody started, and those that did not begin in time.
+    pub forgotten: u64,
+    /// See above.
+    pub overdue: u64,
     /// Controllers and boxes that were killed, by what the job was doing then: running, pausing,
     /// paused, resizing.
     pub controllers_killed: [u64; 4],
@@ -48,6 +52,8 @@ impl Seen {
         self.pauses += other.pauses;
         self.resizes += other.resizes;
         self.reverts += other.reverts;
+        self.forgotten += other.forgotten;
+        self.overdue += other.overdue;
         self.refusals += other.refusals;
         for state in 0..4 {
             self.controllers_killed[state] += other.controllers_killed[state];

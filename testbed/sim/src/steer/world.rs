@@ -81,6 +81,8 @@ pub(super) struct World {
     pub(super) box_: AggregatorBox,
     pub(super) workers: BTreeMap<u8, Worker>,
     pub(super) cohort: Option<CohortId>,
+    /// The last cohort that workers were wanted for, and whether nobody starts them.
+    pub(super) wanted: (Option<CohortId>, bool),
     pub(super) disk: Option<Model>,
     /// When the last message of each stream arrives: streams are in order.
     pub(super) last_ns: BTreeMap<(bool, u64), u64>,
@@ -109,6 +111,7 @@ impl World {
             box_: AggregatorBox { is_up: true, life: 1, ..AggregatorBox::default() },
             workers: BTreeMap::new(),
             cohort: None,
+            wanted: (None, false),
             disk: None,
             last_ns: BTreeMap::new(),
             rounds: 0,

@@ -172,7 +172,7 @@ pub(in crate::run) fn controller_of(
         RackConfig { name: rack_name(index), up_bytes_per_sec: up, down_bytes_per_sec: down }
     });
     ControllerConfig {
-        tls: layout.tls(&Identity::Controller).as_ref().map(tls),
+        tls: controller_tls(layout),
         stats_format: StatsFormat::Json,
         // What it believes of its links, second by second, in its log.
         stats_period_s: 1,
@@ -204,6 +204,11 @@ pub(in crate::run) fn job(layout: &Layout<'_>) -> JobConfig {
         policy: Some(push.policy.clone()),
         ..JobConfig::new(layout.job_name(), layout.site.job, dimension, workers, &host(SERVER))
     }
+}
+
+/// A controller's own certificate.
+pub(in crate::run) fn controller_tls(layout: &Layout<'_>) -> Option<TlsSection> {
+    layout.tls(&Identity::Controller).as_ref().map(tls)
 }
 
 fn tls(files: &TlsFiles) -> TlsSection {

@@ -15,8 +15,10 @@ use weft_rpc::v1;
 use super::kills::Fell;
 use super::plan::{JOB, ResizePlan};
 use super::words::{Answer, Word, carry_out};
+use crate::lab::LabName;
 use crate::operator::Operator;
 use crate::report::KillRow;
+use crate::run::caller::Caller;
 use crate::run::processes::{ProcessError, find_controller, find_node};
 use crate::run::running_box::RunningBox;
 use crate::run::running_worker::{Life, RunningWorker};
@@ -40,17 +42,19 @@ pub struct Seen {
     pub problems: Vec<String>,
 }
 
-/// Runs to the end. `progress` sees every message; `interrupted` is asked now and then.
+/// Runs to the end. `lab` is up already, or `None` for loopback; `progress` sees every message;
+/// `interrupted` is asked now and then.
 ///
 /// # Errors
 /// [`ProcessError`]; all processes have ended by then.
 pub fn run(
     plan: &ResizePlan,
+    lab: Option<&LabName>,
     directory: &Path,
     progress: &mut dyn FnMut(u8, &WorkerMessage),
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Seen, ProcessError> {
-    let mut live = Live::start(plan, directory)?;
+    let mut live = Live::start(plan, lab, directory)?;
     let watched = live.watch(progress, interrupted);
     live.workers.clear();
     live.node.stop();
@@ -60,7 +64,9 @@ pub fn run(
 
 struct Live<'a> {
     plan: &'a ResizePlan,
+    lab: Option<&'a LabName>,
     directory: &'a Path,
+    caller: Caller,
     controller: RunningBox,
     node: RunningBox,
     operator: Option<Operator>,
@@ -84,17 +90,30 @@ struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    fn start(plan: &'a ResizePlan, directory: &'a Path) -> Result<Self, ProcessError> {
+    fn start(
+        plan: &'a ResizePlan,
+        lab: Option<&'a LabName>,
+        directory: &'a Path,
+    ) -> Result<Self, ProcessError> {
         let (node, _) = find_node()?;
         let program = find_controller()?;
-        let mut controller = RunningBox::start(&program, &plan.controller, None, directory)?;
+        let at = |name: &str| lab.map(|lab| lab.namespace(name));
+        let caller = Caller {
+            endpoint: plan.endpoint.clone(),
+            certs: plan.certs.clone(),
+            namespace: at(&plan.controller.name),
+        };
+        let there = at(&plan.controller.name);
+        let mut controller = RunningBox::start(&program, &plan.controller, there, directory)?;
         controller.wait_until_ready()?;
-        let mut node = RunningBox::start(&node, &plan.node, None, directory)?;
+        let mut node = RunningBox::start(&node, &plan.node, at(&plan.node.name), directory)?;
         node.wait_until_ready()?;
         let (sender, receiver) = mpsc::channel();
         Ok(Self {
             plan,
+            lab,
             directory,
+            caller,
             controller,
             node,
             operator: None,
@@ -208,10 +227,10 @@ impl<'a> Live<'a> {
         }
         self.said += 1;
         let (tell, answer) = mpsc::channel();
-        let (endpoint, word) = (self.plan.endpoint.clone(), word.clone());
+        let (caller, word) = (self.caller.clone(), word.clone());
         thread::spawn(move || {
             // Whoever started this may have given the run up.
-            let _ = tell.send(carry_out(&endpoint, &word));
+            let _ = tell.send(carry_out(&caller, &word));
         });
         self.answer = Some(answer);
     }
@@ -291,7 +310,9 @@ impl<'a> Live<'a> {
         self.seen.finished.clear();
         for plan in self.plan.cohort(job.cohort, &job.placed) {
             let sender = self.sender.clone();
-            self.workers.push(RunningWorker::start(&plan, None, self.directory, sender)?);
+            let there = self.lab.map(|lab| lab.namespace(&plan.host));
+            let there = there.as_deref();
+            self.workers.push(RunningWorker::start(&plan, there, self.directory, sender)?);
         }
         (self.cohort, self.left) = (Some(job.cohort), usize::from(workers));
         Ok(())
@@ -299,8 +320,14 @@ impl<'a> Live<'a> {
 
     /// What the controller knows; none while it is not there.
     fn status(&mut self) -> Option<v1::StatusReply> {
+        if self.lab.is_some() {
+            // Whose connections are made where the controller is.
+            let read = |operator: &Operator| operator.status().map_err(|error| error.to_string());
+            return self.caller.call(read).ok();
+        }
         if self.operator.is_none() {
-            self.operator = Operator::dial(&self.plan.endpoint, None, STATUS_TIMEOUT).ok();
+            let certs = self.plan.certs.as_deref();
+            self.operator = Operator::dial(&self.plan.endpoint, certs, STATUS_TIMEOUT).ok();
         }
         let status = self.operator.as_ref()?.status();
         if status.is_err() {

@@ -7,10 +7,14 @@ use weft_config::StatsFormat;
 use weft_config::controller::{
     ControllerConfig, HostConfig, NodeConfig as ControlledNode, PlaceConfig, ReduceConfig,
 };
-use weft_config::node::{ControllerSection, NodeConfig};
+use weft_config::node::NodeConfig;
 
 use super::kills::Sight;
-use crate::run::plan::{BoxPlan, CohortPlan, Io, Layout, Place, WorkerPlan, box_config};
+use crate::certs::{Folder, FolderError};
+use crate::lab::topology::Topology;
+use crate::run::plan::{BoxPlan, CohortPlan, Io, Layout, Place, PlanError, WorkerPlan, box_config};
+use crate::run::push::certs::make_for;
+use crate::run::push::configs::{commands, controller_tls};
 use crate::run::reduce::configs::rows_of;
 use crate::scenario::{CONTROLLER, ResizeSection, ScaleExponent, Scenario, Site};
 
@@ -24,6 +28,10 @@ pub struct ResizePlan {
     workers: Vec<WorkerPlan>,
     checkpoint: PathBuf,
     pub(super) endpoint: String,
+    /// The network; `None` on loopback.
+    pub topology: Option<Topology>,
+    /// Folder with the certificates of those who call the controller.
+    pub(super) certs: Option<PathBuf>,
 }
 
 /// Name of the job in the controller.
@@ -32,41 +40,68 @@ pub(super) const JOB: &str = "digits";
 const BOX: &str = "a0";
 
 impl ResizePlan {
-    /// On loopback, with UDP sockets from this port on.
+    /// In a lab, or on loopback, with UDP sockets. `certs`: the folder with the certificates of
+    /// those who call the controller.
+    ///
+    /// # Errors
+    /// The lab's address plan is too small.
     ///
     /// # Panics
     /// If the scenario was not checked to have `[resize]` and a fixed exponent.
-    #[must_use]
-    pub fn new(scenario: &Scenario, port_base: u16, seed: u64, directory: &Path) -> Self {
+    pub fn new(
+        scenario: &Scenario,
+        place: &Place,
+        seed: u64,
+        directory: &Path,
+        certs: Option<&Path>,
+    ) -> Result<Self, PlanError> {
         let resize = scenario.resize.as_ref().expect("checked");
         let names = [BOX.to_owned()];
+        let topology = (*place == Place::Lab).then(|| scenario.topology()).transpose()?;
+        // On loopback hosts are but names, and all workers have ports of their own.
+        let hosts = (0..resize.places).map(|place| (format!("w{place}"), resize.host(place)));
+        let site = match &topology {
+            Some(_) => Site { hosts: hosts.collect(), ..Site::default() },
+            None => Site::default(),
+        };
         let layout = Layout {
             scenario,
             io: Io::Udp,
-            place: &Place::Loopback { port_base },
-            site: &Site::default(),
-            topology: None,
+            place,
+            site: &site,
+            topology: topology.as_ref(),
             program: Path::new(""),
             names: &names,
             nodes: &names,
             directory,
-            certs: None,
+            certs,
         };
         let mtu = scenario.lab.mtu;
         let endpoint = layout.endpoint().expect("such a run has a controller");
-        let mut node = box_config(BOX, Io::Udp, layout.box_addr(BOX), mtu, "lo");
-        node.controller =
-            Some(ControllerSection { endpoint: endpoint.clone(), name: None, tls: None });
+        let interface = layout.interface(BOX);
+        let mut node = box_config(BOX, Io::Udp, layout.box_addr(BOX), mtu, interface);
+        node.controller = commands(&layout, BOX);
         let controller = controller(&layout, resize, directory);
         let worker = |rank| WorkerPlan { box_rank: rank, ..layout.worker(rank, seed) };
-        Self {
+        Ok(Self {
             scenario: scenario.clone(),
             controller: BoxPlan { name: CONTROLLER.to_owned(), config: controller },
             node: BoxPlan { name: BOX.to_owned(), config: node },
             workers: (0..resize.places).map(worker).collect(),
             checkpoint: directory.join("model.ckpt"),
             endpoint,
-        }
+            certs: certs.map(Path::to_owned),
+            topology,
+        })
+    }
+
+    /// Makes the certificates of controller, box and workers.
+    ///
+    /// # Errors
+    /// The folder cannot be written to.
+    pub fn make_certificates(&self, folder: &Folder, now_unix_s: i64) -> Result<(), FolderError> {
+        let nodes = core::slice::from_ref(&self.node);
+        make_for(Some(&self.controller), nodes, self.workers.iter(), folder, now_unix_s)
     }
 
     /// Where is seen what a word comes to.
@@ -136,6 +171,7 @@ fn controller(layout: &Layout<'_>, resize: &ResizeSection, directory: &Path) -> 
     let hosts: BTreeSet<String> = (0..resize.places).map(|place| resize.host(place)).collect();
     let path = |name: &str| Some(directory.join(name).to_string_lossy().as_ref().into());
     ControllerConfig {
+        tls: controller_tls(layout),
         stats_format: StatsFormat::Json,
         state_file: path("controller.state.json"),
         events: path("controller.events.jsonl"),

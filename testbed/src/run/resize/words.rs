@@ -7,6 +7,7 @@ use weft_rpc::v1;
 
 use super::plan::JOB;
 use crate::operator::Operator;
+use crate::run::caller::Caller;
 use crate::scenario::WordSection;
 
 /// What became of a word.
@@ -21,11 +22,15 @@ pub(super) enum Word {
 }
 
 /// Says a word, again when the controller goes before it answers, and waits for what it comes to.
-pub(super) fn carry_out(endpoint: &str, word: &WordSection) -> Answer {
+pub(super) fn carry_out(caller: &Caller, word: &WordSection) -> Answer {
+    caller.within(|| carry_out_there(caller, word))?
+}
+
+fn carry_out_there(caller: &Caller, word: &WordSection) -> Answer {
     let until = Instant::now() + WORD_TIMEOUT;
     let mut was_lost = false;
     loop {
-        let said = Operator::dial(endpoint, None, WORD_TIMEOUT)
+        let said = Operator::dial(&caller.endpoint, caller.certs.as_deref(), WORD_TIMEOUT)
             .map_err(|error| (error.is_unreachable(), chain(&error)))
             .and_then(|operator| say_once(&operator, word, was_lost));
         match said {

@@ -9,13 +9,11 @@
 //! | `processes` | starts boxes and jobs, and hears every job to its end |
 //! | `steered` | an allreduce whose number of workers the controller changes |
 //! | `words` | says an operator's words, and looks how soon they show |
-//! | `caller` | calls the controller from where it is |
 //! | `share` | what of a shared box's log and counters is a job's (pure) |
 //! | `barrier` | how long gradients waited for the last of their round (pure) |
 //! | `rows` | what is said of each job and of all (pure) |
 
 mod barrier;
-mod caller;
 mod gate;
 mod plan;
 mod predict;
@@ -26,7 +24,6 @@ mod steered;
 mod words;
 
 pub use barrier::{BarrierWaits, barrier_waits};
-pub use caller::Caller;
 pub use plan::{JobPlan, SeveralPlan};
 pub use predict::{Prediction, predict};
 pub use processes::{JobSeen, run_several};

@@ -11,7 +11,6 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::caller::Caller;
 use super::gate::{Gate, GateError};
 use super::plan::{JobPlan, SeveralPlan};
 use super::share::{log_of, name_at, steering_of};
@@ -20,6 +19,7 @@ use super::words::say_all;
 use crate::lab::LabName;
 use crate::operator::Operator;
 use crate::report::{EventRow, WordRow};
+use crate::run::caller::Caller;
 use crate::run::plan::log_path;
 use crate::run::processes::{ProcessError, find_controller, find_node, log_error, run_workers};
 use crate::run::resize::Seen;

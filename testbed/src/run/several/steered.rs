@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use weft_rpc::v1;
 
-use super::caller::Caller;
 use super::plan::JobPlan;
 use crate::lab::LabName;
+use crate::run::caller::Caller;
 use crate::run::processes::ProcessError;
 use crate::run::resize::Seen;
 use crate::run::resize::plan::cohort_plans;

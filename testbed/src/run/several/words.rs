@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use weft_control::BandPolicy;
 use weft_rpc::v1;
 
-use super::caller::Caller;
 use crate::operator::{Operator, OperatorError};
 use crate::report::WordRow;
+use crate::run::caller::Caller;
 use crate::run::monotonic_ns;
 use crate::scenario::WordOfJobs;
 

@@ -26,14 +26,21 @@ impl Caller {
         &self,
         work: impl FnOnce(&Operator) -> Result<T, String> + Send,
     ) -> Result<T, String> {
-        let call = || {
+        self.within(|| {
             let operator = Operator::dial(&self.endpoint, self.certs.as_deref(), CALL_TIMEOUT);
             work(&operator.map_err(|error| error.to_string())?)
-        };
+        })?
+    }
+
+    /// Does something where the controller is, on a thread that is there.
+    ///
+    /// # Errors
+    /// One cannot get there.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
         match &self.namespace {
-            None => call(),
+            None => Ok(work()),
             Some(namespace) => {
-                netns::within(namespace, call).map_err(|error| format!("{namespace}: {error}"))?
+                netns::within(namespace, work).map_err(|error| format!("{namespace}: {error}"))
             }
         }
     }

@@ -1,0 +1,277 @@
+//! What an operator had a box hold is there again after kill -9 of the box, of the controller, and
+//! of both: an allreduce's lease while its workers sum, and a push job's relay while a worker pulls.
+//! Over UDP on loopback: needs `weft-node` and `weft-controller` beside this test.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use weft_client::push::{PushConfig as PushClient, PushSession};
+use weft_client::{Config, Session};
+use weft_config::controller::{ControllerConfig, HostConfig, NodeConfig as BoxConfig};
+use weft_config::node::{ControllerSection, Io, NodeConfig, PortSection, ServerSection};
+use weft_config::to_toml;
+use weft_control::{
+    BoxIndex, HoldingCommand, JobConfig, MemberConfig, PushConfig, RowConfig, SumOrder,
+};
+use weft_rpc::v1::HoldingKind;
+use weft_testbed::operator::Operator;
+use weft_tests::live::node::own_address;
+use weft_tests::live::{PATIENCE, eventually, program};
+use weft_wire::frame::Endpoint;
+use weft_wire::header::{ElementType, Operation};
+use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::{JobId, MacAddr};
+
+/// A program of this build, started again from the same file.
+struct Program {
+    program: PathBuf,
+    file: PathBuf,
+    child: Child,
+}
+
+impl Program {
+    fn start(directory: &Path, name: &str, program_name: &str, config: &impl Serialize) -> Self {
+        let file = directory.join(format!("{name}.toml"));
+        fs::write(&file, to_toml(config)).expect("a file in a temporary directory");
+        let program = program(program_name);
+        let child = spawn(&program, &file);
+        Self { program, file, child }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it is ours");
+    }
+
+    fn restart(&mut self) {
+        self.child = spawn(&self.program, &self.file);
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(program: &Path, file: &Path) -> Child {
+    let log = fs::File::options().create(true).append(true).open(file.with_extension("log"));
+    let mut command = Command::new(program);
+    command.arg("--config").arg(file).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(log.expect("a file in a temporary directory")).spawn().expect("it starts")
+}
+
+const REDUCED: u16 = 9;
+const PUSHED: u16 = 5;
+const ROW: u16 = 3;
+const DIMENSION: usize = 3000;
+
+struct Place(Ipv4Addr);
+
+impl Place {
+    fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::from((self.0, port))
+    }
+
+    fn worker(&self, rank: u8) -> SocketAddr {
+        self.at(24_000 + 64 * u16::from(rank))
+    }
+
+    /// The share and the lease of two workers, and the relay of a push job.
+    fn commands(&self) -> [HoldingCommand; 3] {
+        let member = |rank| MemberConfig { addr: self.worker(rank), weight: 1, is_box: false };
+        let share = JobConfig {
+            job: JobId(REDUCED),
+            slots_max: 64,
+            rate_bytes_per_sec: None,
+            burst_bytes: 1 << 20,
+        };
+        let lease = RowConfig {
+            row: ROW,
+            job: JobId(REDUCED),
+            members: vec![member(0), member(1)],
+            element_type: ElementType::I32,
+            operation: Operation::Sum,
+            sum_order: SumOrder::Arrival,
+            overflow: Overflow::Clamp,
+            integrity: Integrity::Crc32c,
+            elements: 256,
+            window: 64,
+            chunks_max: 1 << 30,
+            exponent: Some(-16),
+            fan_in: 2,
+            parent: None,
+        };
+        let push = PushConfig {
+            job: JobId(PUSHED),
+            box_index: BoxIndex(0),
+            workers: vec![self.at(26_000)],
+            server: Endpoint { mac: MacAddr::BROADCAST, addr: self.at(22_500) },
+            replica: None,
+            quota_bytes: 1 << 20,
+            pull_cache_bytes: 1 << 18,
+            chunks: 12,
+            elements: 256,
+            element_type: ElementType::I32,
+            overflow: Overflow::Wrap,
+            integrity: Integrity::Crc32c,
+            exponent: None,
+            rate_bytes_per_sec: None,
+            burst_bytes: 0,
+        };
+        [
+            HoldingCommand::InstallJob(share),
+            HoldingCommand::InstallLease(lease),
+            HoldingCommand::InstallPush(push),
+        ]
+    }
+
+    /// Sums for as long as it is told to; every sum must be right. Returns how many.
+    fn sum(&self, rank: u8, sums: &AtomicU64, is_over: &AtomicBool) {
+        let mut config =
+            Config::new(self.worker(rank), self.at(22_341)).job(REDUCED).row(ROW).rank(rank);
+        config.member_timeout = Duration::from_secs(40);
+        config.connect_timeout = Duration::from_secs(40);
+        let mut session = Session::connect(&config).expect("the lease is there");
+        for round in 1_u64.. {
+            // Both stop at the same round: the last element says whether one of them wants to.
+            let mut values = vec![round as f32 * (1.0 + f32::from(rank)); 2000];
+            values[1999] = if is_over.load(Ordering::Relaxed) { 1.0 } else { 0.0 };
+            session.allreduce(&mut values).expect("the lease comes back");
+            assert!(values[..1999].iter().all(|value| *value == round as f32 * 3.0), "{round}");
+            if rank == 0 {
+                sums.store(round, Ordering::Relaxed);
+            }
+            if values[1999] > 0.0 {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        session.close().expect("the box is there");
+    }
+}
+
+fn operator(endpoint: &str) -> Operator {
+    let begun = Instant::now();
+    loop {
+        match Operator::dial(endpoint, None, Duration::from_secs(10)) {
+            Ok(operator) => return operator,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What the box holds and lacks, as the controller says.
+fn held(endpoint: &str) -> Option<(Vec<i32>, usize, bool)> {
+    let operator = Operator::dial(endpoint, None, Duration::from_secs(10)).ok()?;
+    let node = operator.status().ok()?.nodes.into_iter().find(|node| node.name == "a0")?;
+    let kinds = node.holdings.iter().filter_map(|held| Some(held.holding.as_ref()?.kind));
+    Some((kinds.collect(), node.missing.len(), node.is_attached))
+}
+
+#[test]
+fn what_a_box_was_told_to_hold_is_there_again_after_kills() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let directory = directory.path();
+    let place = Place(own_address());
+    let listen = place.at(22_342);
+    let endpoint = format!("http://{listen}");
+    let state = directory.join("state.json").to_string_lossy().into_owned();
+    let mut controller = Program::start(
+        directory,
+        "controller",
+        "weft-controller",
+        &ControllerConfig {
+            state_file: Some(state),
+            hosts: vec![HostConfig::named("a0")],
+            nodes: vec![BoxConfig { name: "a0".into(), ..BoxConfig::default() }],
+            ..ControllerConfig::new(listen)
+        },
+    );
+    let of_port = |port| {
+        let section = PortSection::new(Io::Udp, IpAddr::from(place.0));
+        NodeConfig::new(PortSection { udp_port: port, ..section })
+    };
+    let mut config = of_port(22_500);
+    let section = ServerSection::new(PUSHED, vec![place.at(26_000)], DIMENSION);
+    config.server = vec![ServerSection { boxes: vec![place.at(22_341)], ..section }];
+    let _server = Program::start(directory, "server", "weft-node", &config);
+    let mut config = of_port(22_341);
+    let name = Some("a0".to_owned());
+    config.controller = Some(ControllerSection { endpoint: endpoint.clone(), name, tls: None });
+    let mut aggregator = Program::start(directory, "a0", "weft-node", &config);
+    let attached = || held(&endpoint).is_some_and(|(.., is_attached)| is_attached);
+    assert!(eventually(PATIENCE, attached), "the box does not call");
+    let asked = operator(&endpoint);
+    for command in place.commands() {
+        asked.hold("a0", command).expect("it is installed");
+    }
+    let all = [HoldingKind::Push, HoldingKind::Job, HoldingKind::Row].map(i32::from);
+    let has_all = || {
+        let (mut kinds, missing, _) = held(&endpoint).unwrap_or_default();
+        kinds.sort_unstable();
+        let mut wanted = all;
+        wanted.sort_unstable();
+        kinds == wanted && missing == 0
+    };
+    assert!(has_all(), "{:?}", held(&endpoint));
+
+    let (sums, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let (place, sums, is_over) = (&place, &sums, &is_over);
+        for rank in 0..2 {
+            scope.spawn(move || place.sum(rank, sums, is_over));
+        }
+        let goes_on = |what: &str| {
+            let before = sums.load(Ordering::Relaxed);
+            let moved = || sums.load(Ordering::Relaxed) > before + 20;
+            let is_well = eventually(PATIENCE, moved);
+            if !is_well {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            assert!(is_well, "{what}: sums stand at {before}; {:?}", held(&endpoint));
+            assert!(eventually(PATIENCE, has_all), "{what}: {:?}", held(&endpoint));
+        };
+        goes_on("at the beginning");
+        for life in 0..3 {
+            aggregator.kill();
+            aggregator.restart();
+            goes_on(&format!("the box's life {life}"));
+        }
+        controller.kill();
+        controller.restart();
+        goes_on("another controller");
+        controller.kill();
+        aggregator.kill();
+        aggregator.restart();
+        thread::sleep(Duration::from_millis(300));
+        controller.restart();
+        goes_on("both anew");
+        is_over.store(true, Ordering::Relaxed);
+    });
+    // The push job's relay too: its worker pulls through the box.
+    let mut client = PushClient::new(place.at(26_000), place.at(22_500)).job(PUSHED);
+    (client.aggregators, client.pull_via) = (vec![(0, place.at(22_341))], Some(0));
+    let mut session = PushSession::connect(&client).expect("the server answers");
+    let mut model = vec![0_f32; DIMENSION];
+    session.pull(&mut model).expect("a model");
+    session.close().expect("the server is there");
+
+    // What is taken back stays away.
+    let asked = operator(&endpoint);
+    let job = JobId(REDUCED);
+    asked.hold("a0", HoldingCommand::RemoveLease { job, row: ROW }).expect("nobody uses it");
+    asked.hold("a0", HoldingCommand::RemoveJob { job }).expect("it has no lease");
+    aggregator.kill();
+    aggregator.restart();
+    let only_push = || held(&endpoint) == Some((vec![HoldingKind::Push.into()], 0, true));
+    assert!(eventually(PATIENCE, only_push), "{:?}", held(&endpoint));
+}
