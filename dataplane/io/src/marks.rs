@@ -19,6 +19,8 @@ pub struct JobMarks {
     /// The label in the lower byte, the band in the upper.
     marks: Box<[AtomicU16]>,
     is_labelled: AtomicBool,
+    /// Frames with a label are handed to the kernel one by one.
+    is_apart: AtomicBool,
 }
 
 impl Default for JobMarks {
@@ -27,6 +29,7 @@ impl Default for JobMarks {
         Self {
             marks: std::iter::repeat_with(none).take(JOBS_MAX).collect(),
             is_labelled: AtomicBool::new(false),
+            is_apart: AtomicBool::new(false),
         }
     }
 }
@@ -56,6 +59,12 @@ impl JobMarks {
         true
     }
 
+    /// Has all frames with a label leave one by one: the kernel orders them by bands, and takes a
+    /// run of frames that it is given as one message for one packet of up to 64 KiB.
+    pub fn keep_apart(&self) {
+        self.is_apart.store(true, Ordering::Relaxed);
+    }
+
     /// The label of a job's frames; 0: none.
     #[must_use]
     pub fn label(&self, job: JobId) -> u8 {
@@ -79,11 +88,12 @@ impl JobMarks {
         if !self.is_labelled.load(Ordering::Acquire) {
             return;
         }
+        let is_apart = self.is_apart.load(Ordering::Relaxed);
         for frame in frames {
             let label = job_of(frame.as_ref()).map_or(0, |job| self.label(job));
             if label > 0 {
                 set_dscp(frame.as_mut(), label);
-                if is_bare(frame.as_ref()) {
+                if is_apart || is_bare(frame.as_ref()) {
                     frame.keep_apart(true);
                 }
             }

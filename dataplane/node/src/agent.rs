@@ -96,6 +96,7 @@ pub fn start(
     let link = LinkAgent::new(link(config), control.account());
     let by_host = config.bands.as_ref().filter(|section| section.by == BandsBy::Host);
     let bands = by_host.map(|section| {
+        control.marks().keep_apart();
         let mtu = config.port.mtu;
         Bands::start(section, mtu, Arc::clone(&control))
     });

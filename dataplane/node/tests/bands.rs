@@ -4,6 +4,8 @@
 //! Needs namespaces, `tc` and HTB; without them each test says so and passes. What the lines are,
 //! and what becomes of a tree that was half begun, is decided in `bands/tree.rs` and tested there.
 
+#[path = "common/capture.rs"]
+mod capture;
 #[allow(dead_code, reason = "each of these test programs uses a part of it")]
 mod common;
 #[allow(dead_code, reason = "each of these test programs uses a part of it")]
@@ -22,9 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use capture::Capture;
 use common::{PATIENCE, Running};
 use nix::sys::signal::Signal;
-use rig::{LABELS, NODE, PEER, RATE_BYTES_PER_SEC, Rig, enter, namespace};
+use rig::{LABELS, NODE, PEER, RATE_BYTES_PER_SEC, Rig, enter, mean, namespace};
 use weft_config::node::BandsSection;
 use weft_rpc::v1;
 
@@ -364,6 +367,79 @@ impl Rig {
         words[3].parse().expect("a count of packets")
     }
 }
+
+/// Models of jobs that real sessions pull: band 0 takes the time that it takes alone, and while the
+/// kernel has something of it to send, band 1 sends what it has of its own and one burst.
+#[test]
+fn a_real_job_in_band_0_takes_the_time_that_it_takes_alone() {
+    let Some(rig) = Rig::up_with("one", DIMENSION) else { return };
+    let node = rig.start(&rig.config_of("bands-real", own(), DIMENSION, |_| {}));
+    rig.settled([Some(0), Some(1)]);
+    let never = Arc::new(AtomicBool::new(false));
+    let alone = || mean(&rig.puller(0, 4, &never).join().expect("it pulls"));
+    let before = alone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let other = rig.puller(1, usize::MAX, &stop);
+    let deadline = Instant::now() + PATIENCE;
+    while rig.sample().bands[1].backlog_packets == 0 {
+        assert!(Instant::now() < deadline, "nothing of band 1 waits");
+    }
+    let capture = Capture::start(namespace(&rig.lab.peer));
+    let is_over = AtomicBool::new(false);
+    let (beside, samples) = std::thread::scope(|scope| {
+        let watched = scope.spawn(|| {
+            let mut samples = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                samples.push(rig.sample());
+            }
+            samples
+        });
+        let beside = mean(&rig.puller(0, 6, &never).join().expect("it pulls"));
+        is_over.store(true, Ordering::Relaxed);
+        (beside, watched.join().expect("it looks"))
+    });
+    let frames = capture.end();
+    stop.store(true, Ordering::Relaxed);
+    let others = other.join().expect("it pulls").len();
+    let after = alone();
+
+    // By the kernel's own counters: windows in which what waited of band 0 takes longer to leave
+    // than the window lasts.
+    let (mut windows, mut longest, mut most) = (0u32, Duration::ZERO, 0u64);
+    for pair in samples.windows(2) {
+        let [from, to] = pair else { continue };
+        let lasts = to.to - from.from;
+        let waits =
+            from.bands[0].backlog_packets as f64 * MODEL_FRAME_BYTES / RATE_BYTES_PER_SEC as f64;
+        if lasts.as_secs_f64() >= waits {
+            continue;
+        }
+        (windows, longest) = (windows + 1, longest.max(lasts));
+        let sent = to.bands[1].sent_bytes - from.bands[1].sent_bytes;
+        most = most.max(sent);
+        let may = FLOOR_BYTES_PER_SEC * lasts.as_secs_f64() + BURST_BYTES + MODEL_FRAME_BYTES;
+        assert!(sent as f64 <= may, "band 1 sent {sent} of {may} in {lasts:?}");
+    }
+    let last = samples.last().expect("it looked");
+    let of_jobs = frames.iter().filter(|(_, frame)| frame.get(26..30) == Some(&NODE[..]));
+    let len_max = of_jobs.map(|(_, frame)| frame.len()).max().unwrap_or(0);
+    println!(
+        "band 0: {before:.3} and {after:.3} s alone, {beside:.3} s beside band 1 ({others} pulls); \
+         in {windows} windows of at most {longest:?} band 1 sent at most {most} bytes; the longest \
+         packet has {len_max}; {last:?}"
+    );
+    assert!(windows >= WINDOWS_MIN, "band 0 seldom waited: {windows} of {}", samples.len());
+    assert!((1000..=1514).contains(&len_max), "a packet of {len_max} bytes is ordered as one");
+    assert_eq!(last.bands.map(|band| band.dropped), [0, 0]);
+    assert!(beside <= f64::max(before, after) * 1.05, "{beside} instead of {before}");
+    node.end(Signal::SIGINT);
+}
+
+/// A chunk of a model.
+const MODEL_FRAME_BYTES: f64 = 1098.0;
+/// A model of 800 KB: two thirds of a second of the link, beside which the round trip that a pull
+/// begins with is short.
+const DIMENSION: usize = 200_000;
 
 /// By label and length, over IPv4 and IPv6.
 #[test]

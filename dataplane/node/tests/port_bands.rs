@@ -21,18 +21,15 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::PATIENCE;
 use nix::sys::signal::Signal;
-use rig::{NODE, PEER, RATE_BYTES_PER_SEC, Rig, enter, namespace};
-use weft_client::push::{PushConfig, PushSession};
+use rig::{NODE, RATE_BYTES_PER_SEC, Rig, enter, mean, namespace};
 use weft_config::node::{BandsBy, BandsSection};
 
 /// A model of 400 KB: a third of a second of the link.
 const DIMENSION: usize = 100_000;
-const UDP_PORT: u16 = 0x5745;
 const METRICS_PORT: u16 = 9_400;
 
 fn by_port(age_max_ms: u64) -> BandsSection {
@@ -42,26 +39,6 @@ fn by_port(age_max_ms: u64) -> BandsSection {
         age_max_ms: Some(age_max_ms),
         ..BandsSection::host(String::new(), Some(RATE_BYTES_PER_SEC))
     }
-}
-
-/// Pulls the model of a job until it is told to stop, or so often; returns how long each took.
-fn puller(rig: &Rig, job: u16, times: usize, stop: &Arc<AtomicBool>) -> JoinHandle<Vec<Duration>> {
-    let (at, stop) = (namespace(&rig.lab.peer), Arc::clone(stop));
-    std::thread::spawn(move || {
-        enter(&at);
-        let addr = |host, port| SocketAddr::from((host, port));
-        let config = PushConfig::new(addr(PEER, 4000 + job), addr(NODE, UDP_PORT)).job(job);
-        let mut session = PushSession::connect(&config).expect("the server answers");
-        let mut model = vec![0f32; DIMENSION];
-        let mut took = Vec::new();
-        while took.len() < times && !stop.load(Ordering::Relaxed) {
-            let begun = Instant::now();
-            session.pull(&mut model).expect("a model");
-            took.push(begun.elapsed());
-        }
-        session.close().expect("a close");
-        took
-    })
 }
 
 impl Rig {
@@ -95,10 +72,6 @@ impl Rig {
     }
 }
 
-fn mean(times: &[Duration]) -> f64 {
-    times.iter().sum::<Duration>().as_secs_f64() / times.len() as f64
-}
-
 /// Looks at the most that waited in band 1, and at what the kernel held of it, until told to stop.
 fn watch(rig: &Rig, is_over: &AtomicBool) -> (u64, u64) {
     let (mut waited, mut below) = (0, 0);
@@ -118,15 +91,15 @@ fn band_0_takes_the_time_that_it_takes_alone_and_band_1_waits_in_the_node() {
     // Nobody grows old here.
     let node = rig.node("port-bands", by_port(60_000));
     let never = Arc::new(AtomicBool::new(false));
-    let alone = || mean(&puller(&rig, 0, 5, &never).join().expect("it pulls"));
+    let alone = || mean(&rig.puller(0, 5, &never).join().expect("it pulls"));
     let before = alone();
     let stop = Arc::new(AtomicBool::new(false));
-    let other = puller(&rig, 1, usize::MAX, &stop);
+    let other = rig.puller(1, usize::MAX, &stop);
     let is_over = AtomicBool::new(false);
     let begun = Instant::now();
     let (beside, (waited, below)) = std::thread::scope(|scope| {
         let watched = scope.spawn(|| watch(&rig, &is_over));
-        let beside = mean(&puller(&rig, 0, 10, &never).join().expect("it pulls"));
+        let beside = mean(&rig.puller(0, 10, &never).join().expect("it pulls"));
         is_over.store(true, Ordering::Relaxed);
         (beside, watched.join().expect("it looks"))
     });
@@ -157,8 +130,8 @@ fn nobody_in_the_last_band_waits_much_longer_than_the_age_limit() {
     let age_ms = 50;
     let node = rig.node("port-bands-age", by_port(age_ms));
     let stop = Arc::new(AtomicBool::new(false));
-    let first = puller(&rig, 0, usize::MAX, &stop);
-    let took = puller(&rig, 1, 3, &Arc::new(AtomicBool::new(false))).join().expect("it pulls");
+    let first = rig.puller(0, usize::MAX, &stop);
+    let took = rig.puller(1, 3, &Arc::new(AtomicBool::new(false))).join().expect("it pulls");
     stop.store(true, Ordering::Relaxed);
     let firsts = first.join().expect("it pulls").len();
     let (aged, longest_ns) = (rig.figure("aged_total", "1"), rig.figure("wait_max_ns", "1"));

@@ -3,13 +3,16 @@
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as channel;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, setns};
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
+use weft_client::push::{PushConfig, PushSession};
 use weft_config::controller::{BandsConfig, ControllerConfig, HostConfig, JobConfig};
 use weft_config::node::{
     BandsSection, ControllerSection, Io, NodeConfig, PortSection, ServerSection,
@@ -25,6 +28,7 @@ use crate::lab::{Lab, ip};
 /// One lab at a time: its names are the process's.
 static ALONE: Mutex<()> = Mutex::new(());
 pub(crate) const NODE: [u8; 4] = [10, 77, 0, 1];
+pub(crate) const UDP_PORT: u16 = 0x5745;
 pub(crate) const PEER: [u8; 4] = [10, 77, 0, 2];
 /// The link of the node's host.
 pub(crate) const RATE_BYTES_PER_SEC: u64 = 1_250_000;
@@ -34,6 +38,7 @@ pub(crate) const LABELS: [u8; 2] = [3, 7];
 pub(crate) struct Rig {
     pub(crate) lab: Lab,
     controller: SocketAddr,
+    dimension: usize,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     _alone: MutexGuard<'static, ()>,
 }
@@ -76,7 +81,7 @@ impl Rig {
             });
         });
         let controller = ready.recv_timeout(PATIENCE).expect("it listens");
-        Some(Self { lab, controller, stop: Some(stop), _alone: alone })
+        Some(Self { lab, controller, dimension, stop: Some(stop), _alone: alone })
     }
 
     pub(crate) fn config(&self, name: &str, bands: Option<BandsSection>) -> ConfigFile {
@@ -103,6 +108,32 @@ impl Rig {
         config.bands = bands;
         change(&mut config);
         ConfigFile::new(name, &config)
+    }
+
+    /// Pulls the model of a job until it is told to stop, or so often; returns how long each took.
+    pub(crate) fn puller(
+        &self,
+        job: u16,
+        times: usize,
+        stop: &Arc<AtomicBool>,
+    ) -> JoinHandle<Vec<Duration>> {
+        let (at, stop) = (namespace(&self.lab.peer), Arc::clone(stop));
+        let dimension = self.dimension;
+        std::thread::spawn(move || {
+            enter(&at);
+            let addr = |host, port| SocketAddr::from((host, port));
+            let config = PushConfig::new(addr(PEER, 4000 + job), addr(NODE, UDP_PORT)).job(job);
+            let mut session = PushSession::connect(&config).expect("the server answers");
+            let mut model = vec![0f32; dimension];
+            let mut took = Vec::new();
+            while took.len() < times && !stop.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                session.pull(&mut model).expect("a model");
+                took.push(begun.elapsed());
+            }
+            session.close().expect("a close");
+            took
+        })
     }
 
     pub(crate) fn start(&self, config: &ConfigFile) -> Running {
@@ -216,6 +247,10 @@ impl Drop for Rig {
     fn drop(&mut self) {
         let _ = self.stop.take().map(|stop| stop.send(()));
     }
+}
+
+pub(crate) fn mean(times: &[Duration]) -> f64 {
+    times.iter().sum::<Duration>().as_secs_f64() / times.len() as f64
 }
 
 pub(crate) fn runtime() -> Runtime {
