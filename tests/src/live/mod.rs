@@ -3,6 +3,7 @@
 //!
 //! | file | what it drives |
 //! | --- | --- |
+//! | `daemon` | a program with a file that a test wrote, killed and started again |
 //! | `documents` | the commands that documents show |
 //! | `run` | `weft run` as a process: its end, its children, what it leaves behind |
 //! | `durable` | a server that keeps its job on disk, and workers that push to it |
@@ -12,6 +13,7 @@
 //! The programs are those beside the test executable; nothing is built from within a test. Every
 //! wait has an end.
 
+pub mod daemon;
 pub mod documents;
 pub mod durable;
 pub mod member;
