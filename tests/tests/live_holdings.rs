@@ -2,71 +2,27 @@
 //! of both: an allreduce's lease while its workers sum, and a push job's relay while a worker pulls.
 //! Over UDP on loopback: needs `weft-node` and `weft-controller` beside this test.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use weft_client::push::{PushConfig as PushClient, PushSession};
 use weft_client::{Config, Session};
 use weft_config::controller::{ControllerConfig, HostConfig, NodeConfig as BoxConfig};
 use weft_config::node::{ControllerSection, Io, NodeConfig, PortSection, ServerSection};
-use weft_config::to_toml;
 use weft_control::{
     BoxIndex, HoldingCommand, JobConfig, MemberConfig, PushConfig, RowConfig, SumOrder,
 };
 use weft_rpc::v1::HoldingKind;
 use weft_testbed::operator::Operator;
+use weft_tests::live::daemon::Program;
 use weft_tests::live::node::own_address;
-use weft_tests::live::{PATIENCE, eventually, program};
+use weft_tests::live::{PATIENCE, eventually};
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{JobId, MacAddr};
-
-/// A program of this build, started again from the same file.
-struct Program {
-    program: PathBuf,
-    file: PathBuf,
-    child: Child,
-}
-
-impl Program {
-    fn start(directory: &Path, name: &str, program_name: &str, config: &impl Serialize) -> Self {
-        let file = directory.join(format!("{name}.toml"));
-        fs::write(&file, to_toml(config)).expect("a file in a temporary directory");
-        let program = program(program_name);
-        let child = spawn(&program, &file);
-        Self { program, file, child }
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("it is ours");
-        self.child.wait().expect("it is ours");
-    }
-
-    fn restart(&mut self) {
-        self.child = spawn(&self.program, &self.file);
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn spawn(program: &Path, file: &Path) -> Child {
-    let log = fs::File::options().create(true).append(true).open(file.with_extension("log"));
-    let mut command = Command::new(program);
-    command.arg("--config").arg(file).stdin(Stdio::null()).stdout(Stdio::null());
-    command.stderr(log.expect("a file in a temporary directory")).spawn().expect("it starts")
-}
 
 const REDUCED: u16 = 9;
 const PUSHED: u16 = 5;

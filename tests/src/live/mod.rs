@@ -4,6 +4,7 @@
 //! | file | what it drives |
 //! | --- | --- |
 //! | `controller` | `weft-controller`, and `weft top` as scripts call it |
+//! | `daemon` | a program with a file that a test wrote, killed and started again |
 //! | `documents` | the commands that documents show |
 //! | `run` | `weft run` as a process: its end, its children, what it leaves behind |
 //! | `durable` | a server that keeps its job on disk, and workers that push to it |
@@ -14,6 +15,7 @@
 //! wait has an end.
 
 pub mod controller;
+pub mod daemon;
 pub mod documents;
 pub mod durable;
 pub mod member;
