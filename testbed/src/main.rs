@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
     Exit, Failure, Format, bench, certs, cluster, compare, conformance, doctor, install, job, jobs,
-    lab, plan, probe, replay, report, run, run_args, soak, top, worker,
+    lab, plan, probe, replay, report, run, run_args, soak, table_process, top, worker,
 };
 use weft_process::say;
 use weft_testbed::interrupt;
@@ -116,6 +116,9 @@ enum Command {
     /// One worker of a run; started by `weft run`
     #[command(hide = true)]
     Worker(worker::WorkerArgs),
+    /// One process of a table of rows; started by `weft run`
+    #[command(hide = true)]
+    TableProcess(table_process::TableProcessArgs),
     /// One host of a measurement; started by `weft probe`
     #[command(hide = true)]
     ProbeAgent(probe::AgentArgs),
@@ -137,6 +140,7 @@ fn main() -> ExitCode {
         Command::Job(command) => job::run(&command, cli.format),
         Command::Cluster(arguments) => cluster::run(&arguments, cli.format),
         Command::Worker(arguments) => worker::run(&arguments),
+        Command::TableProcess(arguments) => table_process::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments, cli.format),
         Command::ProbeAgent(arguments) => probe::run_agent(&arguments),
         Command::Certs(command) => certs::run(command, cli.format),

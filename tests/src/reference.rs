@@ -85,6 +85,15 @@ pub const PAGES: &[Page] = &[
             [trace.toml](../../testbed/scenarios/trace.toml).\n",
     },
     Page {
+        file: "factorisation.md",
+        root: "FactorisationScenario",
+        sources: &["testbed/src/scenario"],
+        head: "# Keys of a scenario with `[factorisation]`\n\n\
+            What `weft run` reads when the file has that section: processes that factor a matrix \
+            over a\ntable of rows ([keys.md](../keys.md)). An example is\n\
+            [factorisation.toml](../../testbed/scenarios/factorisation.toml).\n",
+    },
+    Page {
         file: "topology.md",
         root: "File",
         sources: &["testbed/src/lab/topology/file.rs"],

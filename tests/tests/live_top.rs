@@ -188,7 +188,7 @@ fn the_screen_follows_a_run_takes_keys_and_another_size_and_leaves_the_terminal_
 }
 
 /// Every key of a reading, as docs/run.md lists them.
-const KEYS: [(&str, &[&str]); 9] = [
+const KEYS: [(&str, &[&str]); 10] = [
     (
         "",
         &[
@@ -198,6 +198,7 @@ const KEYS: [(&str, &[&str]); 9] = [
             "band_policy_changes",
             "jobs",
             "bands",
+            "queues",
             "links",
             "groups",
             "stragglers",
@@ -215,6 +216,8 @@ const KEYS: [(&str, &[&str]); 9] = [
             "state",
             "band",
             "band_changes",
+            "band_boxes_done",
+            "band_boxes_awaited",
             "band_refused",
             "pauses",
             "standstill_max_ms",
@@ -232,6 +235,22 @@ const KEYS: [(&str, &[&str]); 9] = [
         ],
     ),
     ("bands", &["band", "jobs"]),
+    (
+        "queues",
+        &[
+            "node",
+            "band",
+            "sent",
+            "sent_bytes",
+            "sent_mbit",
+            "full",
+            "aged",
+            "wait_max_ms",
+            "waiting",
+            "waiting_bytes",
+            "oldest_ms",
+        ],
+    ),
     ("links", &["host", "up_mbit", "down_mbit", "sent_mbit", "received_mbit", "confidence"]),
     ("groups", &["job", "group", "order", "ranks", "via", "state", "age_ms", "is_late"]),
     (
@@ -263,7 +282,7 @@ const KEYS: [(&str, &[&str]); 9] = [
             "refusing",
         ],
     ),
-    ("drops", &["job", "what", "count"]),
+    ("drops", &["job", "node", "what", "count"]),
     ("nodes", &["node", "is_attached", "events", "commands"]),
 ];
 

@@ -13,8 +13,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 use weft_control::JobState;
-use weft_controller_engine::{BandStatus, GroupStatus, WorkerStatus};
+use weft_controller_engine::{BandStatus, GroupStatus, NodeStatus, WorkerStatus};
 use weft_process::metrics as http;
+use weft_rpc::convert::{figures_to_proto, held_to_proto};
 use weft_rpc::v1;
 use weft_rpc::v1::status_server::Status as StatusService;
 
@@ -121,19 +122,11 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
         received_bytes_per_sec: host.carried.map(|(received, _)| received),
         sent_bytes_per_sec: host.carried.map(|(_, sent)| sent),
     });
-    let nodes = status.nodes.iter().map(|node| v1::NodeStatus {
-        name: node.name.clone(),
-        is_attached: node.is_attached,
-        events: node.events,
-        commands: node.commands,
-        holdings: node.holdings.iter().map(weft_rpc::convert::held_to_proto).collect(),
-        missing: node.missing.iter().map(weft_rpc::convert::held_to_proto).collect(),
-    });
     v1::StatusReply {
         uptime_ns: snapshot.uptime_ns,
         jobs: jobs.collect(),
         hosts: hosts.collect(),
-        nodes: nodes.collect(),
+        nodes: status.nodes.iter().map(node_to_proto).collect(),
         reduces: status.reduces.iter().map(reduces::to_proto).collect(),
         plans: status.plans,
         plan_last_ns: snapshot.plan_last_ns,
@@ -147,6 +140,23 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
         band_interval_ns: status.band_interval_ns,
         band_rotations: status.band_rotations,
         band_policy_changes: status.band_policy_changes,
+    }
+}
+
+fn node_to_proto(node: &NodeStatus) -> v1::NodeStatus {
+    let mut told = v1::Telemetry::default();
+    figures_to_proto(&node.figures, &mut told);
+    v1::NodeStatus {
+        name: node.name.clone(),
+        is_attached: node.is_attached,
+        events: node.events,
+        commands: node.commands,
+        holdings: node.holdings.iter().map(held_to_proto).collect(),
+        drops: told.drops,
+        rx_dropped: told.rx_dropped,
+        tx_dropped: told.tx_dropped,
+        bands: told.bands,
+        missing: node.missing.iter().map(held_to_proto).collect(),
     }
 }
 

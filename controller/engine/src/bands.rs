@@ -239,7 +239,7 @@ impl Controller {
     /// [`FLOOR_SHARE`]. So the transfers under way of a job follow its band, and the bands of
     /// others.
     pub(super) fn rate_beside_better(&self, id: JobId, host: HostId, link: u64) -> u64 {
-        if !self.bands.is_active() {
+        if !self.bands.is_active() || self.jobs[&id].is_fair() {
             return link;
         }
         let band = self.bands.rank(id);

@@ -32,9 +32,12 @@ impl Controller {
     /// Another job's transfer that a group's transfer into its server must still wait for. Neither
     /// server knows of the other, so the grants see to it: a direct update's waits, and of a sum's
     /// members the last one does. Once granted, a transfer does not pause for others, even where
-    /// the plan wove it around them.
+    /// the plan wove it around them. Where the network shares itself nobody waits.
     pub(super) fn sum_blocker(&self, id: GroupId) -> Option<TransferKey> {
         let job = self.groups.get(&id)?.job;
+        if self.jobs.get(&job)?.is_fair() {
+            return None;
+        }
         let is_own = |key: TransferKey| self.job_of(key) == Some(job);
         let (topology, capacities) = (self.links.topology(), self.links.usable());
         self.flights.blocker(topology, capacities, TransferKey::Sum(id), is_own)

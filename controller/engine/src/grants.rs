@@ -33,7 +33,7 @@ impl Controller {
     }
 
     /// Installs what is due: up to the last planned group that starts soon, and enough that two
-    /// transfers are on their way to every server.
+    /// transfers are on their way to every server. Where the network shares itself all are.
     pub(super) fn install_due(&mut self, now_ns: u64) {
         let soon_ns = now_ns.saturating_add(self.config.tuning.grant_lead_ns());
         let mut jobs: Vec<JobId> = self.jobs.keys().copied().collect();
@@ -50,6 +50,9 @@ impl Controller {
             let mut due = job.planned.iter().rposition(starts_soon).map_or(0, |last| last + 1);
             let arriving = self.flights.arriving(server) as usize;
             due = due.max(ARRIVING_MIN.saturating_sub(arriving).min(job.planned.len()));
+            if job.is_fair() {
+                due = job.planned.len();
+            }
             for _ in 0..due {
                 if !self.install_next(now_ns, id) {
                     break;
@@ -225,8 +228,9 @@ impl Controller {
     /// sees to.
     fn sum_opener(&self, id: JobId, planned: &Planned, path: (HostId, HostId)) -> Option<GroupId> {
         // A server that calls chunks in order lets a group use what those before it leave, and its
-        // own plan has nothing else to wait for.
-        if self.is_closed_loop(&self.jobs[&id]) {
+        // own plan has nothing else to wait for. Where the network shares itself nobody waits.
+        let job = &self.jobs[&id];
+        if job.is_fair() || self.is_closed_loop(job) {
             return None;
         }
         let is_own = |key| matches!(key, TransferKey::Sum(_)) && self.job_of(key) == Some(id);

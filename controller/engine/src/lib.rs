@@ -68,6 +68,7 @@ mod check;
 mod counters;
 mod endings;
 mod events;
+mod figures;
 mod flights;
 mod gates;
 mod grants;

@@ -13,6 +13,8 @@ use weft_control::Holding;
 use weft_plan::case::HostId;
 use weft_wire::JobId;
 
+use super::figures::Told;
+
 /// A box.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -38,6 +40,7 @@ pub(super) struct Node {
     applies_bands: bool,
     /// It was told, on this stream, that it holds all that there is for it.
     is_settled: bool,
+    told: Told,
 }
 
 /// What a hello of a box says of its lives.
@@ -68,6 +71,7 @@ impl Node {
             holdings: BTreeSet::new(),
             applies_bands: false,
             is_settled: false,
+            told: Told::default(),
         }
     }
 
@@ -153,6 +157,16 @@ impl Node {
         self.is_attached && !core::mem::replace(&mut self.is_settled, true)
     }
 
+    /// What it has counted.
+    pub(super) const fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// What it has counted.
+    pub(super) const fn told_mut(&mut self) -> &mut Told {
+        &mut self.told
+    }
+
     /// It attaches, in this life.
     pub(super) fn attach(&mut self, now_ns: u64, life: u64) -> Arrival {
         let before = self.life.replace(life);
@@ -161,12 +175,16 @@ impl Node {
         self.is_settled = false;
         (self.refuses_until_ns, self.refusals) = (0, 0);
         let is_new_life = before.is_some_and(|before| before != life);
+        if is_new_life {
+            self.told.begin();
+        }
         Arrival { is_new_life, is_new_here: before.is_none() || is_new_life }
     }
 
     /// Its stream broke.
     pub(super) fn detach(&mut self, now_ns: u64) {
         (self.is_attached, self.gone_ns) = (false, Some(now_ns));
+        self.told.end();
     }
 
     /// When it counts as failed, if it does not come back.

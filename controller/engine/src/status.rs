@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
+use weft_control::figures::BoxFigures;
 use weft_control::{BandPolicy, Holding, JobState};
 use weft_plan::case::HostId;
 use weft_wire::JobId;
@@ -150,6 +151,9 @@ pub struct NodeStatus {
     /// What it holds for jobs.
     #[serde(skip)]
     pub holdings: Vec<(JobId, Holding)>,
+    /// What it has counted, over all its lives that this controller heard of.
+    #[serde(skip)]
+    pub figures: BoxFigures,
     /// What it was told to hold, lost when it began anew, and does not hold again yet.
     #[serde(skip)]
     pub missing: Vec<(JobId, Holding)>,
@@ -202,6 +206,7 @@ impl Controller {
             events: node.counts().0,
             commands: node.counts().1,
             holdings: node.holdings().collect(),
+            figures: node.told().sum(),
             missing: self.kept.missing(NodeId(id)).collect(),
         });
         let (band_policy, band_interval_ns, band_rotations) = self.bands.policy();

@@ -11,6 +11,8 @@ mod bandwidth;
 mod closed_loop;
 mod counters;
 mod failures;
+mod fair;
+mod figures;
 mod fingerprints;
 mod holdings;
 mod job;

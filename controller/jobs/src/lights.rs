@@ -8,8 +8,7 @@
 //!
 //! - The links of a host with parameter servers are shared as in theory: the highest band has all,
 //!   inside it each transfer a part by its weight ([`Shares`], derived). Bands order what leaves;
-//!   what comes in has none, unless it comes in turn, as Weft's plans have it ([`Receives`]). A
-//!   worker's own link is never the narrowest and is left out.
+//!   what comes in has none. A worker's own link is never the narrowest and is left out.
 //!   (`weft_plan::net::sharing` knows neither bands nor weights, and costs O(flows) an event.)
 //! - Cores of a host are shared by the workers on it that compute; a step uses one at most
 //!   (derived). The work of a parameter server itself is left out.
@@ -56,10 +55,6 @@ pub struct Setting {
     pub rotate_ns: u64,
     /// How transfers share a link. Derived.
     pub shares: Shares,
-    /// How gradients come.
-    pub receives: Receives,
-    /// Up to which part longer a step takes, drawn for each. Derived; default 0.
-    pub step_spread: f64,
     /// Of the weights of transfers.
     pub seed: u64,
 }
@@ -73,17 +68,6 @@ pub enum Shares {
     Drawn,
     /// Alike, which is what TCP tends to over seconds.
     Equal,
-}
-
-/// How gradients come over the link of their parameter server's host.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Receives {
-    /// All that are there at once, as they share any link: nobody plans.
-    #[default]
-    Together,
-    /// One after another, none stopped: of those that wait the best band first, in it the first
-    /// that came. Weft's plans take transfers so, and shorter ones first, which these are not.
-    InTurn,
 }
 
 /// What a simulation found.
@@ -112,8 +96,6 @@ impl Setting {
             rounds: 1_500,
             rotate_ns: bands::ROTATE_NS,
             shares: Shares::default(),
-            receives: Receives::default(),
-            step_spread: 0.0,
             seed,
         }
     }
@@ -176,8 +158,6 @@ struct Run<'a> {
     /// servers receive.
     stations: Vec<Station>,
     next_ns: Vec<u64>,
-    /// Per host: gradients that wait for their turn, in the order in which they came.
-    waiting: Vec<Vec<Task>>,
     rotations: u64,
     numbers: Numbers,
     waits: u64,
@@ -223,7 +203,6 @@ impl<'a> Run<'a> {
             jobs,
             jobs_of,
             next_ns: vec![u64::MAX; stations.len()],
-            waiting: vec![Vec::new(); hosts],
             stations,
             rotations: 0,
             numbers: Numbers::new(setting.seed),
@@ -250,15 +229,9 @@ impl<'a> Run<'a> {
         }
         if let Some(task) = self.stations[at].leave(now_ns) {
             match at % KINDS {
-                SEND => {
-                    let step_ns = self.step_ns();
-                    self.enter(now_ns, task.host, COMPUTE, task, step_ns, 1.0);
-                }
-                COMPUTE => self.answer(now_ns, task),
-                _ => {
-                    self.take_turn(now_ns, self.jobs[task.job].host);
-                    self.received(now_ns, task.job);
-                }
+                SEND => self.enter(now_ns, task.host, COMPUTE, task, self.step_ns, 1.0),
+                COMPUTE => self.transfer(now_ns, RECEIVE, task),
+                _ => self.received(now_ns, task.job),
             }
         }
         self.look(at);
@@ -285,34 +258,6 @@ impl<'a> Run<'a> {
         for host in (0..self.setting.hosts as usize).filter(|host| *host != own) {
             self.transfer(now_ns, SEND, Task { job, host });
         }
-    }
-
-    fn step_ns(&mut self) -> f64 {
-        match self.setting.step_spread {
-            0.0 => self.step_ns,
-            spread => self.step_ns * (1.0 + spread * self.numbers.unit()),
-        }
-    }
-
-    /// A gradient is there to be sent.
-    fn answer(&mut self, now_ns: u64, task: Task) {
-        if self.setting.receives == Receives::Together {
-            return self.transfer(now_ns, RECEIVE, task);
-        }
-        let host = self.jobs[task.job].host;
-        self.waiting[host].push(task);
-        if self.stations[host * KINDS + RECEIVE].next_ns().is_none() {
-            self.take_turn(now_ns, host);
-        }
-    }
-
-    /// The next gradient of those that wait comes.
-    fn take_turn(&mut self, now_ns: u64, host: usize) {
-        let waiting = self.waiting[host].iter().enumerate();
-        let next = waiting.min_by_key(|(at, task)| (self.jobs[task.job].band, *at));
-        let Some(at) = next.map(|(at, _)| at) else { return };
-        let task = self.waiting[host].remove(at);
-        self.transfer(now_ns, RECEIVE, task);
     }
 
     fn transfer(&mut self, now_ns: u64, kind: usize, task: Task) {

@@ -161,8 +161,8 @@ impl LinkAgent {
             tx_bytes: port.1 + probes.1,
             nic_rx_bytes,
             nic_tx_bytes,
-            rx_dropped: 0,
-            tx_dropped: 0,
+            // What a box counts besides, the box fills in.
+            ..v1::Telemetry::default()
         }
     }
 }

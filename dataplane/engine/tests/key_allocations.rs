@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use counting::counted;
 use weft_engine::random::Seed;
 use weft_engine::role::keys::{
-    Home, HomeConfig, Op, Outbox, OwnStore, Process, ProcessConfig, ProcessLimits, Sink,
+    Home, HomeConfig, Mode, Op, Outbox, OwnStore, Process, ProcessConfig, ProcessLimits, Sink,
     TableConfig, To,
 };
 use weft_wire::frame::UdpAddr;
@@ -90,6 +90,8 @@ impl World {
                 me,
                 home: addr(None),
                 processes: &addrs,
+                mode: Mode::default(),
+                has_cache: false,
                 limits,
                 resend_min: Nanos::from_millis(1),
                 resend_max: Nanos::from_millis(8),

@@ -75,19 +75,7 @@ pub fn start(
         let Some(mut log) = log else { return Ok(None) };
         return std::thread::Builder::new()
             .name("weft-agent".to_owned())
-            .spawn(move || {
-                loop {
-                    // Asked first, so that what happened before it was set is still taken.
-                    let is_over = stop.load(Ordering::Relaxed);
-                    while let Some(event) = control.event() {
-                        log.event(event.job, &event.event, control.carried().0);
-                    }
-                    if is_over {
-                        return;
-                    }
-                    std::thread::sleep(TICK);
-                }
-            })
+            .spawn(move || log.keep(&control, &stop))
             .map(Some)
             .map_err(|error| failed(&error));
     };
@@ -273,7 +261,10 @@ impl Agent {
                 // A grant waits for what the boxes say: their events do not wait for a tick.
                 () = control.told() => {}
                 report = self.link.report() => tell(outbox, match report {
-                    Report::Telemetry(telemetry) => Message::Telemetry(telemetry),
+                    Report::Telemetry(mut telemetry) => {
+                        convert::figures_to_proto(&control.figures(), &mut telemetry);
+                        Message::Telemetry(telemetry)
+                    }
                     Report::Train(train) => Message::ProbeTrain(train),
                 }),
                 _ = ticks.tick() => {}

@@ -13,13 +13,17 @@ use std::sync::{Arc, Mutex};
 
 use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
+use weft_control::figures::BoxFigures;
 use weft_control::{Command, Event, HoldingCommand, RowConfig, Train};
+use weft_io::Port;
 use weft_io::marks::JobMarks;
 use weft_io::nic::Carried;
-use weft_lane::{LaneEngine, LaneMap, Settings};
+use weft_lane::{LaneEngine, LaneMap, LanePort, RoleLane, Settings};
 use weft_wire::{JobId, Nanos};
 
 use crate::record::Notes;
+use crate::stats::EngineSnapshot;
+use crate::tally::Tally;
 
 /// An event and the job that it is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,6 +70,7 @@ impl NodeControl {
             commands: ArrayQueue::new(commands_max),
             answers: ArrayQueue::new(commands_max),
             is_settled: AtomicBool::new(false),
+            tally: Tally::default(),
         };
         Self {
             lanes: (0..lane_count.max(1)).map(lane).collect(),
@@ -183,6 +188,22 @@ impl NodeControl {
         self.carried.note(rx_bytes, tx_bytes);
     }
 
+    /// Notes what a lane has counted, for telemetry; the side of that lane, between two breaths.
+    pub fn note_figures<P: Port, E: LaneEngine + EngineSnapshot>(
+        &self,
+        index: usize,
+        lane: &RoleLane<LanePort<P>, E>,
+    ) {
+        self.lanes[index].tally.note(lane);
+    }
+
+    /// What all lanes had counted when each noted it last.
+    #[must_use]
+    pub fn figures(&self) -> BoxFigures {
+        let lanes = self.lanes.iter().map(|lane| lane.tally.read());
+        lanes.reduce(|sum, lane| sum.plus(&lane)).unwrap_or_default()
+    }
+
     /// The account of what the lane's port has carried.
     #[must_use]
     pub fn account(&self) -> Arc<Carried> {
@@ -283,6 +304,8 @@ struct Lane {
     answers: ArrayQueue<JobEvent>,
     /// It knows that the box has all that it is to hold.
     is_settled: AtomicBool,
+    /// What it has counted.
+    tally: Tally,
 }
 
 /// What the lanes hold by now, so that frames find the lane that they belong to. Lanes never touch

@@ -20,6 +20,7 @@ use crate::host::Host;
 use crate::idle::Idle;
 use crate::record::Notes;
 use crate::stats::{EngineSnapshot, LaneSnapshot};
+use crate::tally;
 
 /// What all lanes share.
 #[derive(Debug)]
@@ -69,6 +70,7 @@ pub fn run<P: Port, E: LaneEngine + EngineSnapshot>(
     keeper: &mut impl Keeper<E>,
 ) -> LaneSnapshot {
     let mut idle = Idle::new(shared.idle);
+    let mut tally_due = shared.control.as_ref().map_or(Nanos::MAX, |_| tally::PERIOD);
     let mut snapshot_due = shared.snapshot_period_ns.map_or(Nanos::MAX, Nanos);
     while !shared.stop.load(Ordering::Relaxed) && lane.port().is_open() {
         let now = shared.now();
@@ -85,13 +87,17 @@ pub fn run<P: Port, E: LaneEngine + EngineSnapshot>(
         } else if let Some(control) = &shared.control {
             control.exchange_holdings(now, index, engine, &mut notes);
         }
-        let mut due = lane.engine().poll_timeout().min(snapshot_due);
+        let mut due = lane.engine().poll_timeout().min(snapshot_due).min(tally_due);
         if keeper.is_waiting() {
             // The disk wakes nobody.
             due = due.min(now.saturating_add(JOURNAL_POLL));
         }
         if let Some(pause_ns) = idle.after_breath(frames, due.since(now).0) {
             lane.port_mut().wait(pause_ns);
+        }
+        if let Some(control) = shared.control.as_ref().filter(|_| now >= tally_due) {
+            control.note_figures(index, lane);
+            tally_due = now.saturating_add(tally::PERIOD);
         }
         if now >= snapshot_due {
             shared.snapshots[index].force_push(shared.snapshot(index, lane, &host));

@@ -18,6 +18,7 @@
 //! | [`error`] | why a node did not run |
 //! | `switch` | runs a lane behind a P4 switch |
 //! | [`stats`] | snapshots, reports, text, metrics |
+//! | `tally` | what lanes count, for the controller |
 //!
 //! The binary is `main.rs`; everything here can be tested without it.
 // These macros panic when nobody reads: `weft_process::say` does not.
@@ -45,3 +46,4 @@ mod reporter;
 mod shm;
 pub mod stats;
 mod switch;
+mod tally;

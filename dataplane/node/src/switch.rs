@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use weft_config::node::SwitchSection;
-use weft_engine::drops::DropReason;
+use weft_engine::drops::{DropCounters, DropReason};
 use weft_engine::role::gather::Transition as T;
 use weft_engine::role::switch::Agent;
 use weft_engine::slot::counter::Transition;
@@ -107,9 +107,7 @@ impl EngineSnapshot for Agent {
     fn describe(&self, snapshot: &mut LaneSnapshot) {
         self.aggregator().describe(snapshot);
         let counters = self.counters();
-        for (reason, _) in DropReason::ALL {
-            snapshot.engine.drops.count_many(*reason, counters.drops(*reason));
-        }
+        snapshot.engine.drops = self.drops();
         for (id, job) in &mut snapshot.jobs {
             let of = |transition| counters.windowed(JobId(*id), transition);
             let added = of(Transition::Claim) + of(Transition::Add);
@@ -133,6 +131,14 @@ impl EngineSnapshot for Agent {
                 stats.count_many(*transition, of(*transition));
             }
         }
+    }
+
+    fn drops(&self) -> DropCounters {
+        let mut drops = self.aggregator().drops();
+        for (reason, _) in DropReason::ALL {
+            drops.count_many(*reason, self.counters().drops(*reason));
+        }
+        drops
     }
 }
 

@@ -90,23 +90,8 @@ fn a_controllers_bands_are_the_kernels_and_an_operator_turns_them() {
 #[test]
 fn bands_live_under_a_labs_own_class_and_leave_it_as_it_was() {
     let Some(rig) = Rig::up("one") else { return };
-    for line in [
-        "qdisc add dev vn0 root handle 1: htb default 10",
-        "class add dev vn0 parent 1: classid 1:1 htb rate 20mbit ceil 20mbit burst 15k",
-        "class add dev vn0 parent 1:1 classid 1:10 htb rate 100kbit ceil 20mbit prio 7",
-        "qdisc add dev vn0 parent 1:10 handle 10: pfifo limit 100",
-    ] {
-        rig.tc(line);
-    }
-    // In any order: the kernel's tables are hashed.
-    let listed = || {
-        ["qdisc", "class", "filter"].map(|what| {
-            let text = rig.tc(&format!("{what} show dev vn0"));
-            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            lines.sort();
-            lines
-        })
-    };
+    rig.shape_as_a_lab();
+    let listed = || rig.listed();
     let before = listed();
     // Without leave it is somebody else's, and refused with a reason that reaches the operator.
     let refusing = rig.start(&rig.config("bands-foreign", own()));

@@ -11,6 +11,7 @@ mod command;
 mod divergence;
 mod dropped;
 mod event;
+pub mod figures;
 mod group;
 mod hello;
 mod holding;

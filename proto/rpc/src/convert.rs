@@ -13,6 +13,7 @@ use weft_wire::{GroupId, JobId, Members, Rank};
 use crate::v1;
 
 mod codes;
+mod figures;
 mod hello;
 mod holding;
 pub mod rounds;
@@ -20,6 +21,7 @@ mod train;
 
 use codes::bound;
 pub use codes::{Code, code, decision, decision_to_proto, drop_reason};
+pub use figures::{band_to_proto, figures, figures_to_proto};
 pub use hello::{hello, hello_to_proto};
 pub use holding::held_to_proto;
 pub use train::{train, train_to_proto};

@@ -35,11 +35,13 @@ pub(crate) mod report;
 mod rows;
 pub(crate) mod run;
 pub(crate) mod run_args;
+mod run_factorisation;
 mod run_ground;
 mod run_jobs;
 mod run_packet;
 mod run_resize;
 pub(crate) mod soak;
+pub(crate) mod table_process;
 pub(crate) mod top;
 pub(crate) mod worker;
 

@@ -11,7 +11,7 @@ use weft_testbed::report::{
 
 use super::{
     Exit, Failure, Format, Outcome, compare, compare_jobs, emit_csv, emit_json, emit_text,
-    run_jobs, run_resize,
+    run_factorisation, run_jobs, run_resize,
 };
 use weft_process::say;
 
@@ -41,6 +41,9 @@ pub(crate) fn run(arguments: &ReportArgs, format: Format) -> Outcome {
         return Ok(if ok { 0 } else { Exit::Failed as u8 });
     }
     if let Some(ok) = run_jobs::present(directory, format)? {
+        return Ok(if ok { 0 } else { Exit::Failed as u8 });
+    }
+    if let Some(ok) = run_factorisation::present(directory, format)? {
         return Ok(if ok { 0 } else { Exit::Failed as u8 });
     }
     if let Some(ok) = run_resize::present(directory, format)? {

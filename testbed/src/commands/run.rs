@@ -25,14 +25,17 @@ use weft_testbed::scenario::{SWITCH, Scenario};
 
 use super::certs::now_unix_s;
 use super::lab::{listen, tell_left};
-use super::run_args::{IoName, Level, RunArgs, SwitchName, load, read};
+use super::run_args::{IoName, Level, RunArgs, SwitchName, is_factorisation, load, read};
 use super::{
-    Exit, Failure, Format, Outcome, emit, progress_bar, report, run_ground, run_jobs, run_packet,
-    run_resize,
+    Exit, Failure, Format, Outcome, emit, progress_bar, report, run_factorisation, run_ground,
+    run_jobs, run_packet, run_resize,
 };
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let (text, has_several) = read(&arguments.scenario)?;
+    if is_factorisation(&arguments.scenario, &text)? {
+        return run_factorisation::run(arguments, &text, format);
+    }
     if has_several {
         return run_jobs::run(arguments, &text, format);
     }

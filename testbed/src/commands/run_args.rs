@@ -10,7 +10,8 @@ use weft_control::BandPolicy;
 use weft_testbed::lab::LabName;
 use weft_testbed::run::Io;
 use weft_testbed::scenario::{
-    CONTROLLER, FaultSection, JobsScenario, Replication, Scenario, has_jobs,
+    CONTROLLER, FactorisationScenario, FaultSection, JobsScenario, Replication, Scenario,
+    has_factorisation, has_jobs,
 };
 use weft_wire::words::Word as _;
 
@@ -214,6 +215,12 @@ pub(super) fn read(scenario: &Path) -> Result<(String, bool), Failure> {
     Ok((text, is_list))
 }
 
+/// Whether the scenario is of a matrix that is factored over a table of rows.
+pub(super) fn is_factorisation(scenario: &Path, text: &str) -> Result<bool, Failure> {
+    let name = scenario.display().to_string();
+    has_factorisation(&name, text).map_err(|error| Exit::Usage.because(error))
+}
+
 pub(super) fn load(arguments: &RunArgs, text: &str) -> Result<Scenario, Failure> {
     let name = arguments.scenario.display().to_string();
     let mut scenario = Scenario::parse(&name, text).map_err(|error| Exit::Usage.because(error))?;
@@ -306,6 +313,25 @@ impl RunArgs {
         ];
         let given = options.into_iter().find(|(is_given, ..)| *is_given);
         given.map(|(_, option, why)| (option, why))
+    }
+
+    /// The first option that a scenario with `[factorisation]` cannot be given.
+    pub(super) fn not_for_factorisation(&self) -> Option<&'static str> {
+        let options = [
+            (self.io.is_some_and(|io| io != IoName::Udp), "--io"),
+            (self.switch.is_some(), "--switch"),
+            (self.pcap, "--pcap"),
+            (self.record, "--record"),
+            (self.level != Level::Live, "--level"),
+        ];
+        let given = options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option);
+        let changed = self.overrides().into_iter().find(|(_, of)| !of.starts_with("faults."));
+        given.or_else(|| changed.map(|(option, _)| option))
+    }
+
+    /// Changes the faults of a scenario with `[factorisation]` as the overrides say.
+    pub(super) fn change_factorisation(&self, scenario: &mut FactorisationScenario) {
+        self.change_faults(&mut scenario.faults);
     }
 
     /// Changes every job as the overrides say; the policy of several jobs is that of bands.

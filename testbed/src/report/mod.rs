@@ -10,6 +10,7 @@ mod cluster_pictures;
 mod columns;
 mod compare;
 mod compare_text;
+mod factorisation;
 mod files;
 mod fold;
 mod gantt;
@@ -41,6 +42,7 @@ pub use columns::{
 };
 pub use compare::{CompareRow, Ended, PolicyRow, Spread, compare};
 pub use compare_text::compare_text;
+pub use factorisation::{FactorisationOutcome, FactorisationRecord, LatencyRow};
 pub use files::{FilesError, RunFiles, RunWriter};
 pub use fold::{COLUMNS_MAX, fold};
 pub use gantt::{Bar, Mark, gantt_svg};

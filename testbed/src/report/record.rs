@@ -59,6 +59,12 @@ impl<O> Record<O> {
         self.configuration.get("name").and_then(serde_json::Value::as_str).unwrap_or("a run")
     }
 
+    /// True if it is of a matrix that was factored.
+    #[must_use]
+    pub fn has_factorisation(&self) -> bool {
+        self.configuration.get("factorisation").is_some_and(|section| !section.is_null())
+    }
+
     /// True if the number of workers changed on the way.
     #[must_use]
     pub fn has_resizes(&self) -> bool {

@@ -22,6 +22,7 @@
 //! | `finished` | the verdict, and the rows of the run directory |
 //! | `reduce` | an allreduce's configurations, training, proof and rows |
 //! | [`resize`] | an allreduce whose number of workers changes |
+//! | [`factorisation`] | processes that factor a matrix over a table of rows |
 //! | [`push`] | the same of a run with a parameter server |
 //! | [`several`] | several jobs side by side |
 //!
@@ -33,6 +34,7 @@ mod background;
 mod bottleneck;
 mod caller;
 mod captures;
+pub mod factorisation;
 mod finished;
 mod memory;
 mod message;

@@ -83,7 +83,7 @@ pub enum Place {
 }
 
 impl Place {
-    fn port_base(&self) -> Option<u16> {
+    pub(in crate::run) fn port_base(&self) -> Option<u16> {
         match self {
             Self::Lab => None,
             Self::Loopback { port_base } | Self::Memif { port_base, .. } => Some(*port_base),

@@ -9,6 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::plan::WorkerPlan;
 use super::process::{Process, io, program};
 use super::processes::ProcessError;
@@ -16,6 +19,25 @@ use super::{WorkerMessage, monotonic_ns};
 
 /// A worker's rank, and which of its lives.
 pub(super) type Life = (u8, u32);
+
+/// What such a process says, one JSON object a line.
+pub(super) trait Spoken: DeserializeOwned + Send + 'static {
+    /// Whether nothing comes after it.
+    fn is_last(&self) -> bool;
+
+    /// The last word of one that said none.
+    fn failed(at_ns: u64, error: String) -> Self;
+}
+
+impl Spoken for WorkerMessage {
+    fn is_last(&self) -> bool {
+        Self::is_last(self)
+    }
+
+    fn failed(at_ns: u64, error: String) -> Self {
+        Self::Failed { at_ns, error }
+    }
+}
 
 /// How long a worker may take to end after its last word.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,19 +57,29 @@ impl Drop for RunningWorker {
 }
 
 impl RunningWorker {
-    /// Starts `weft worker` and tells it its plan. What it says goes to `sender` with its rank and
-    /// life; the last message is final, whatever happens.
+    /// Starts `weft worker`.
     pub(super) fn start(
         plan: &WorkerPlan,
         namespace: Option<&str>,
         directory: &Path,
         sender: Sender<(Life, WorkerMessage)>,
     ) -> Result<Self, ProcessError> {
+        Self::spawn(("worker", plan), (plan.rank, plan.life), namespace, directory, sender)
+    }
+
+    /// Starts a command of this program, such as `worker`, and tells it its plan. What it says goes
+    /// to `sender` with its rank and life; the last message is final, whatever happens.
+    pub(super) fn spawn<M: Spoken>(
+        (command, plan): (&str, &impl Serialize),
+        life: Life,
+        namespace: Option<&str>,
+        directory: &Path,
+        sender: Sender<(Life, M)>,
+    ) -> Result<Self, ProcessError> {
         let text = serde_json::to_string(plan).expect("a plan is a JSON object");
-        let life = (plan.rank, plan.life);
         let this = std::env::current_exe().map_err(io("finding this program"))?;
         let mut child = program(&this, namespace)
-            .arg("worker")
+            .arg(command)
             .arg(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -81,15 +113,15 @@ impl RunningWorker {
 }
 
 /// Hands on what a worker says, and how it ended if it did not say so.
-fn listen(
+fn listen<M: Spoken>(
     stdout: BufReader<ChildStdout>,
     process: &Mutex<Process>,
     life: Life,
-    sender: &Sender<(Life, WorkerMessage)>,
+    sender: &Sender<(Life, M)>,
 ) {
     let mut finished = false;
     for line in stdout.lines().map_while(Result::ok) {
-        let Ok(message) = serde_json::from_str::<WorkerMessage>(&line) else { continue };
+        let Ok(message) = serde_json::from_str::<M>(&line) else { continue };
         finished |= message.is_last();
         if sender.send((life, message)).is_err() {
             return;
@@ -101,6 +133,6 @@ fn listen(
         let status = process.0.wait().map_or_else(|error| error.to_string(), |s| s.to_string());
         let error = format!("ended without a word: {status}");
         // A receiver that is gone has given the run up.
-        let _ = sender.send((life, WorkerMessage::Failed { at_ns: monotonic_ns(), error }));
+        let _ = sender.send((life, M::failed(monotonic_ns(), error)));
     }
 }

@@ -78,7 +78,7 @@ fn failed(error: String) -> WorkerMessage {
     WorkerMessage::Failed { at_ns: monotonic_ns(), error }
 }
 
-fn fault_config(section: &FaultSection, link_delay_us: u64, seed: u64) -> FaultConfig {
+pub(super) fn fault_config(section: &FaultSection, link_delay_us: u64, seed: u64) -> FaultConfig {
     let rates = FaultRates {
         loss: section.loss,
         duplicate: section.duplicate,

@@ -11,10 +11,12 @@
 //! | `boxes` | `[aggregation]`, `[faults]`, `[[restart]]`, `[[crash]]` |
 //! | `resize` | `[resize]`: an allreduce whose number of workers changes |
 //! | `push` | `[push]`: a parameter server instead of an allreduce |
+//! | `factorisation` | `[factorisation]`: a matrix whose factors are rows of a table |
 //! | `several` | `[[job]]`: several training runs side by side |
 
 mod background;
 mod boxes;
+mod factorisation;
 mod job;
 mod lab;
 mod push;
@@ -27,6 +29,9 @@ use weft_config::{ConfigError, ConfigFile, Problem};
 use background::BACKGROUND_MAX;
 pub use background::BackgroundSection;
 pub use boxes::{AggregationSection, FaultSection, RestartSection};
+pub use factorisation::{
+    FactorisationScenario, FactorisationSection, HOME, HomeKillSection, ModeWord, has_factorisation,
+};
 pub use job::{JobSection, ScaleExponent};
 pub use lab::{LabSection, LinkRate, RackSection, RateStepSection};
 pub use push::{CONTROLLER, LinkRates, PushSection, REPLICA, Replication, SERVER};

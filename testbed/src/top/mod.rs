@@ -12,6 +12,7 @@ mod words;
 
 pub use screen::draw;
 pub use view::{
-    BandLine, DropLine, GroupLine, JobLine, LinkLine, NodeLine, ReduceLine, StragglerLine, View,
+    BandLine, DropLine, GroupLine, JobLine, LinkLine, NodeLine, QueueLine, ReduceLine,
+    StragglerLine, View,
 };
 pub use words::text;

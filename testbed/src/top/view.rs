@@ -8,6 +8,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use weft_rpc::v1;
 
+pub use boxes::{DropLine, NodeLine, QueueLine};
+use boxes::{drop_lines, node_line, queue_lines};
+
+mod boxes;
+
 /// What is shown. Outside scripts read these names.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct View {
@@ -23,6 +28,8 @@ pub struct View {
     pub jobs: Vec<JobLine>,
     /// Who goes before whom on hosts' links: the bands that have jobs, the first first.
     pub bands: Vec<BandLine>,
+    /// What waits for the links of boxes whose ports have queues for bands, and what left.
+    pub queues: Vec<QueueLine>,
     /// The hosts' links, by name.
     pub links: Vec<LinkLine>,
     /// Groups that are not decided, by job and order.
@@ -31,7 +38,8 @@ pub struct View {
     pub stragglers: Vec<StragglerLine>,
     /// The allreduce jobs that the controller steers, by index.
     pub reduces: Vec<ReduceLine>,
-    /// What did not get into a model, by job, and what the controller refused.
+    /// What did not get into a model, by job; the frames that boxes refused or lost, by box; and the
+    /// messages that the controller refused.
     pub drops: Vec<DropLine>,
     /// The boxes, as configured.
     pub nodes: Vec<NodeLine>,
@@ -49,6 +57,9 @@ pub struct JobLine {
     /// Its band on its server's host, and how often that became another one.
     pub band: Option<u32>,
     pub band_changes: u64,
+    /// Boxes there that have given it the band, and that have yet to answer.
+    pub band_boxes_done: u32,
+    pub band_boxes_awaited: u32,
     /// Which box refused it, and why; empty: none.
     pub band_refused: String,
     /// Pauses, and the longest from the word to the standstill.
@@ -158,28 +169,6 @@ pub struct ReduceLine {
     pub skew: Option<f64>,
 }
 
-/// What a job lost, or what was refused.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct DropLine {
-    /// The job; empty: messages to the controller.
-    pub job: String,
-    /// `dropped`, `void`, `cancelled`, `unreachable`, `install refused`, or the field of a refused
-    /// message.
-    pub what: String,
-    /// How many.
-    pub count: u64,
-}
-
-/// A box.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the fields are those of `v1::NodeStatus`")]
-pub struct NodeLine {
-    pub node: String,
-    pub is_attached: bool,
-    pub events: u64,
-    pub commands: u64,
-}
-
 impl View {
     /// What a reading says; rates need the reading `before`.
     #[must_use]
@@ -196,6 +185,11 @@ impl View {
             band_policy_changes: now.band_policy_changes,
             jobs: jobs.collect(),
             bands: bands(now),
+            queues: now
+                .nodes
+                .iter()
+                .flat_map(|it| queue_lines(it, now.uptime_ns, before))
+                .collect(),
             links: now.hosts.iter().map(link_line).collect(),
             groups: now.jobs.iter().flat_map(group_lines).collect(),
             stragglers,
@@ -222,6 +216,8 @@ fn job_line(job: &v1::JobStatus, now_ns: u64, before: Option<&v1::StatusReply>) 
         state: state_word(job.state),
         band: job.band,
         band_changes: job.band_changes,
+        band_boxes_done: job.band_boxes_done,
+        band_boxes_awaited: job.band_boxes_awaited,
         band_refused: job.band_refused.clone(),
         pauses: job.pauses,
         standstill_max_ms: job.standstill_max_ns as f64 / 1e6,
@@ -325,37 +321,6 @@ fn reduce_line(
         round_bytes: job.round_bytes,
         largest_bytes: job.largest_bytes,
         skew: job.skew,
-    }
-}
-
-fn drop_lines(now: &v1::StatusReply) -> Vec<DropLine> {
-    let line = |job: &str, what: &str, count| DropLine {
-        job: job.to_owned(),
-        what: what.to_owned(),
-        count,
-    };
-    let of_job = |job: &v1::JobStatus| {
-        [
-            line(&job.name, "dropped", job.dropped),
-            line(&job.name, "void", job.voided),
-            line(&job.name, "cancelled", job.cancelled),
-            line(&job.name, "unreachable", job.unreachable),
-            line(&job.name, "install refused", job.installs_refused),
-        ]
-    };
-    let mut refused: Vec<(&String, &u64)> = now.refused.iter().collect();
-    refused.sort();
-    let refused = refused.into_iter().map(|(field, count)| line("", field, *count));
-    let all = now.jobs.iter().flat_map(of_job).chain(refused);
-    all.filter(|line| line.count > 0).collect()
-}
-
-fn node_line(node: &v1::NodeStatus) -> NodeLine {
-    NodeLine {
-        node: node.name.clone(),
-        is_attached: node.is_attached,
-        events: node.events,
-        commands: node.commands,
     }
 }
 

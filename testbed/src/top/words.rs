@@ -29,7 +29,8 @@ pub(super) fn sections(view: &View) -> Vec<Section> {
     vec![
         ("jobs", JOBS, view.jobs.iter().map(job).collect()),
         ("allreduces", REDUCES, view.reduces.iter().map(reduce).collect()),
-        ("bands", BANDS, view.bands.iter().map(band).collect()),
+        ("bands", BANDS, view.bands.iter().map(|line| band(line, view)).collect()),
+        ("queues", QUEUES, view.queues.iter().map(queue).collect()),
         ("links", LINKS, view.links.iter().map(link).collect()),
         ("groups", GROUPS, view.groups.iter().map(group).collect()),
         ("stragglers", STRAGGLERS, view.stragglers.iter().map(straggler).collect()),
@@ -42,10 +43,12 @@ const JOBS: &[&str] =
     &["job", "state", "version", "commits/s", "asked", "flying", "commit", "boxes", "workers"];
 const REDUCES: &[&str] = &["job", "state", "round", "rounds/s", "workers", "resizes", "pauses"];
 const BANDS: &[&str] = &["band", "jobs"];
+const QUEUES: &[&str] =
+    &["box", "band", "sends", "frames", "lost", "aged", "waiting", "oldest", "longest"];
 const LINKS: &[&str] = &["host", "sends", "of Mb/s", "receives", "of Mb/s", "known"];
 const GROUPS: &[&str] = &["job", "order", "group", "ranks", "via", "state", "age"];
 const STRAGGLERS: &[&str] = &["job", "rank", "host", "behind", "commits", "open", "asked ago"];
-const DROPS: &[&str] = &["job", "what", "count"];
+const DROPS: &[&str] = &["of", "what", "count"];
 const BOXES: &[&str] = &["box", "stream", "events", "commands"];
 
 fn job(line: &super::JobLine) -> Vec<String> {
@@ -76,8 +79,33 @@ fn reduce(line: &super::ReduceLine) -> Vec<String> {
     ]
 }
 
-fn band(line: &super::BandLine) -> Vec<String> {
-    vec![line.band.to_string(), line.jobs.join(", ")]
+/// The jobs of a band, and what is not as it is to be.
+fn band(line: &super::BandLine, view: &View) -> Vec<String> {
+    let named = |name: &String| {
+        let job = view.jobs.iter().find(|job| job.job == *name && job.band == Some(line.band));
+        match job.map(|job| (job.band_boxes_awaited, job.band_refused.as_str())) {
+            None | Some((0, "")) => name.clone(),
+            Some((awaited, "")) => format!("{name} ({awaited} to answer)"),
+            Some((_, refused)) => format!("{name} (refused by {refused})"),
+        }
+    };
+    let jobs: Vec<String> = line.jobs.iter().map(named).collect();
+    vec![line.band.to_string(), jobs.join(", ")]
+}
+
+fn queue(line: &super::QueueLine) -> Vec<String> {
+    let kilobytes = line.waiting_bytes as f64 / 1e3;
+    vec![
+        line.node.clone(),
+        line.band.clone(),
+        line.sent_mbit.map_or_else(|| "-".to_owned(), |mbit| format!("{mbit:.1} Mb/s")),
+        line.sent.to_string(),
+        line.full.to_string(),
+        line.aged.to_string(),
+        format!("{} ({kilobytes:.1} kB)", line.waiting),
+        format!("{:.1} ms", line.oldest_ms),
+        format!("{:.1} ms", line.wait_max_ms),
+    ]
 }
 
 fn link(line: &super::LinkLine) -> Vec<String> {
@@ -119,8 +147,12 @@ fn straggler(line: &super::StragglerLine) -> Vec<String> {
 }
 
 fn dropped(line: &super::DropLine) -> Vec<String> {
-    let job = if line.job.is_empty() { "(controller)" } else { &line.job };
-    vec![job.to_owned(), line.what.clone(), line.count.to_string()]
+    let of = match (line.job.as_str(), line.node.as_str()) {
+        ("", "") => "(controller)",
+        ("", node) => node,
+        (job, _) => job,
+    };
+    vec![of.to_owned(), line.what.clone(), line.count.to_string()]
 }
 
 fn node(line: &super::NodeLine) -> Vec<String> {

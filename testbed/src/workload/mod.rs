@@ -1,5 +1,6 @@
 //! What the workers of a run compute, and the references that check what came of it.
 
 pub mod digits;
+pub mod factorisation;
 pub mod push_reference;
 pub mod reference;

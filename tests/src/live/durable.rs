@@ -7,7 +7,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nix::sys::signal::{Signal, kill};
@@ -18,6 +18,7 @@ use weft_client::push::{Outcome, PushConfig, PushSession};
 use weft_config::node::{Io, NodeConfig, PortSection, ServerSection};
 use weft_config::{StatsFormat, to_toml};
 
+use super::controller::within;
 use super::node::{NODE_PORT, own_address};
 use super::{PATIENCE, eventually, program};
 
@@ -171,9 +172,24 @@ impl Server {
     /// # Panics
     /// When it neither serves nor ends.
     pub fn start(config: &Path, directory: &Path) -> Result<Self, Ended> {
+        Self::start_in(None, config, directory)
+    }
+
+    /// The same, in a network namespace.
+    ///
+    /// # Errors
+    /// How it ended.
+    ///
+    /// # Panics
+    /// When it neither serves nor ends.
+    pub fn start_in(
+        namespace: Option<&str>,
+        config: &Path,
+        directory: &Path,
+    ) -> Result<Self, Ended> {
         let (out, log) = (directory.join("out"), directory.join("log"));
         let file = |path| fs::File::create(path).expect("a file in a temporary directory");
-        let child = Command::new(program("weft-node"))
+        let child = within(namespace, &program("weft-node"))
             .arg("--config")
             .arg(config)
             .current_dir(directory)
@@ -220,9 +236,17 @@ impl Server {
     /// When it does not end.
     #[must_use]
     pub fn end(self, signal: Signal) -> Ended {
+        self.signal(signal);
+        self.ended()
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).expect("a process id");
         kill(Pid::from_raw(pid), signal).expect("the node is ours");
-        self.ended()
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! | file | what it drives |
 //! | --- | --- |
+//! | `controller` | `weft-controller`, and `weft top` as scripts call it |
 //! | `daemon` | a program with a file that a test wrote, killed and started again |
 //! | `documents` | the commands that documents show |
 //! | `run` | `weft run` as a process: its end, its children, what it leaves behind |
@@ -13,6 +14,7 @@
 //! The programs are those beside the test executable; nothing is built from within a test. Every
 //! wait has an end.
 
+pub mod controller;
 pub mod daemon;
 pub mod documents;
 pub mod durable;

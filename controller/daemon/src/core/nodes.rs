@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 use weft_controller_engine::{NodeId, Reporter};
-use weft_rpc::convert::{event, hello as read_hello, train};
+use weft_rpc::convert::{event, figures, hello as read_hello, train};
 use weft_rpc::v1;
 
 use super::{Core, Ended, NodeKey, Outbox, Peer, convert};
@@ -53,9 +53,11 @@ impl Core {
                 Err(invalid) => Err(invalid.into()),
             },
             Message::Telemetry(telemetry) => {
-                let telemetry = convert::telemetry(telemetry);
-                let outcome = self.controller.handle_telemetry(now_ns, key.node, &telemetry);
-                outcome.map_err(convert::refused)
+                // Whoever tells nonsense is heard all the same.
+                let counters = convert::telemetry(telemetry);
+                let of_link = self.controller.handle_telemetry(now_ns, key.node, &counters);
+                let of_box = self.hear_figures(key.node, telemetry);
+                of_link.map_err(convert::refused).and(of_box)
             }
             Message::ProbePort(port) => self.hear_port(Reporter::Box(key.node), port),
             Message::ProbeTrain(train) => self.hear_probe(now_ns, Reporter::Box(key.node), train),
@@ -67,6 +69,11 @@ impl Core {
             // A box that reads nothing is dealt with by the next command.
             let _ = peer.outbox.try_send(Ok(v1::Command { command }));
         }
+    }
+
+    fn hear_figures(&mut self, node: NodeId, said: &v1::Telemetry) -> Result<(), v1::Refused> {
+        let outcome = self.controller.handle_figures(node, &figures(said)?);
+        outcome.map_err(convert::refused)
     }
 
     /// Tells a box; one that does not read is gone.

@@ -1,8 +1,10 @@
-//! Prometheus' text form. Names are a contract; bounded labels only: job, host, node, field.
+//! Prometheus' text form. Names are a contract; bounded labels only: job, host, node, field,
+//! reason, band.
 
 use std::fmt::Write;
 
 use weft_control::JobState;
+use weft_control::figures::{BandFigures, DROP_OTHER, DropReason, QUEUES};
 use weft_controller_engine::{HostStatus, JobStatus, NodeStatus};
 use weft_process::metrics::{head, label as quoted};
 
@@ -124,6 +126,7 @@ pub fn write_metrics(snapshot: &Snapshot) -> String {
     rows(&mut text, JOBS, &status.jobs, "job", |job| &job.name);
     rows(&mut text, HOSTS, &status.hosts, "host", |host| &host.name);
     rows(&mut text, NODES, &status.nodes, "node", |node| &node.name);
+    figures(&mut text, &status.nodes);
     let plain = [
         ("weft_plans_total", "counter", "Plans computed.", status.plans as f64),
         (
@@ -172,6 +175,54 @@ pub fn write_metrics(snapshot: &Snapshot) -> String {
         let _ = writeln!(text, "weft_messages_refused_total{{field=\"{field}\"}} {count}");
     }
     text
+}
+
+/// What boxes have counted, of all reasons and of all queues.
+fn figures(text: &mut String, nodes: &[NodeStatus]) {
+    let lost: [Row<NodeStatus, f64>; 2] = [
+        (
+            "weft_node_rx_dropped_total",
+            "counter",
+            "Frames that a box's port had no room for.",
+            |n| n.figures.rx_dropped as f64,
+        ),
+        ("weft_node_tx_dropped_total", "counter", "Frames that a box could not send.", |n| {
+            n.figures.tx_dropped as f64
+        }),
+    ];
+    rows(text, &lost, nodes, "node", |node| &node.name);
+    let _ = head(text, "weft_node_drops_total", "counter", "Frames that a box refused.");
+    for node in nodes {
+        let drops = DropReason::ALL.iter().map(|(_, name)| *name).zip(node.figures.drops);
+        for (reason, frames) in drops.chain([(DROP_OTHER, node.figures.drops_other)]) {
+            let whose = quoted(&node.name);
+            let _ = writeln!(
+                text,
+                "weft_node_drops_total{{node={whose},reason=\"{reason}\"}} {frames}"
+            );
+        }
+    }
+    let bands: [Row<BandFigures, u64>; 8] = [
+        ("sent_total", "counter", "Frames of a band that left a box's port.", |b| b.sent),
+        ("sent_bytes_total", "counter", "Bytes of them.", |b| b.sent_bytes),
+        ("full_total", "counter", "Frames lost because their band's queue was full.", |b| b.full),
+        ("aged_total", "counter", "Frames sent before better bands for their age.", |b| b.aged),
+        ("wait_max_ns", "gauge", "The longest that a frame waited.", |b| b.wait_max_ns),
+        ("waiting", "gauge", "Frames that wait.", |b| b.waiting),
+        ("waiting_bytes", "gauge", "Bytes that wait.", |b| b.waiting_bytes),
+        ("oldest_ns", "gauge", "How long the oldest frame has waited.", |b| b.oldest_ns),
+    ];
+    for (name, kind, help, value) in bands {
+        let name = format!("weft_node_band_{name}");
+        let _ = head(text, &name, kind, help);
+        for node in nodes {
+            let whose = quoted(&node.name);
+            for (queue, band) in QUEUES.iter().zip(node.figures.bands.iter().flatten()) {
+                let value = value(band);
+                let _ = writeln!(text, "{name}{{node={whose},band=\"{queue}\"}} {value}");
+            }
+        }
+    }
 }
 
 fn rows<T>(

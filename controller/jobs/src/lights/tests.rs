@@ -34,36 +34,6 @@ fn a_round_is_sent_computed_and_answered() {
 }
 
 #[test]
-fn gradients_that_come_in_turn_are_not_stopped_and_the_best_band_is_next() {
-    // Nothing is computed, and each of three jobs sends one gradient of 1 ms; models take 3 ms
-    // together, or 1, 2 and 3 ms by bands.
-    let setting = Setting { cores: 64, receives: Receives::InTurn, ..two_hosts(3, 1) };
-    let fifo = setting.run(BandPolicy::Fifo, 0);
-    assert_eq!(fifo.jct_ns, [4, 5, 6].map(|ms| ms * MS_NS), "one after another");
-    let one = setting.run(BandPolicy::One, 0);
-    assert_eq!(one.jct_ns, [2, 3, 4].map(|ms| ms * MS_NS));
-    let together = Setting { receives: Receives::Together, ..setting.clone() };
-    assert_eq!(together.run(BandPolicy::Fifo, 0).jct_ns, [6 * MS_NS; 3]);
-    // Two rounds of two jobs: whoever is in a better band goes before who came first.
-    let busy = Setting { rounds: 20, ..setting };
-    let [first, .., last] = busy.run(BandPolicy::One, 0).jct_ns[..] else { panic!("three jobs") };
-    assert!(first < last, "{first} and {last}");
-}
-
-#[test]
-fn a_steps_spread_is_of_the_seed_and_bounded() {
-    let run = |step_spread, seed| {
-        let setting = Setting { step_spread, seed, ..two_hosts(1, 10) };
-        setting.run(BandPolicy::Fifo, 5 * MS_NS).jct_ns[0]
-    };
-    assert_eq!((run(0.0, 1), run(0.5, 1)), (70 * MS_NS, run(0.5, 1)));
-    assert_ne!(run(0.5, 1), run(0.5, 2));
-    for seed in 0..20 {
-        assert!((70 * MS_NS..95 * MS_NS).contains(&run(0.5, seed)), "{}", run(0.5, seed));
-    }
-}
-
-#[test]
 fn the_first_band_runs_as_if_it_were_alone() {
     let cores = Setting { cores: 64, ..two_hosts(5, 20) };
     let alone = Setting { servers_per_host: vec![1], ..cores.clone() };

@@ -65,7 +65,7 @@ pub fn read(path: &Path, shape: &Shape) -> Result<Option<Checkpoint>, FileError>
     Ok(Some(checkpoint))
 }
 
-fn write_bytes(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let beside = beside(path);
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&beside)?;
     file.write_all(bytes)?;

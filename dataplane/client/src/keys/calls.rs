@@ -6,11 +6,15 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use weft_wire::Nanos;
+
 use super::KeyError;
+use super::latency::{Latencies, Timed};
 
 /// Calls by the number that the engine has for them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Calls {
+    latencies: Arc<Latencies>,
     places: Vec<Place>,
     free: Vec<u32>,
     /// Why the session can take no more calls.
@@ -22,6 +26,8 @@ struct Place {
     call: Option<Arc<Pending>>,
     /// Keys that the engine has not told of.
     left: u32,
+    what: Timed,
+    begun_at: Nanos,
 }
 
 /// The number of a key of a call.
@@ -30,12 +36,22 @@ pub(super) fn number(place: u32, position: u32) -> u64 {
 }
 
 impl Calls {
-    /// Takes a call of so many keys.
-    pub(super) fn insert(&mut self, call: &Arc<Pending>, key_count: u32) -> Result<u32, KeyError> {
+    pub(super) fn new(latencies: Arc<Latencies>) -> Self {
+        Self { latencies, places: Vec::new(), free: Vec::new(), failure: None }
+    }
+
+    /// Takes a call of so many keys, which begins now.
+    pub(super) fn insert(
+        &mut self,
+        call: &Arc<Pending>,
+        key_count: u32,
+        what: Timed,
+        begun_at: Nanos,
+    ) -> Result<u32, KeyError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let entry = Place { call: Some(Arc::clone(call)), left: key_count };
+        let entry = Place { call: Some(Arc::clone(call)), left: key_count, what, begun_at };
         if let Some(place) = self.free.pop() {
             self.places[place as usize] = entry;
             return Ok(place);
@@ -46,10 +62,11 @@ impl Calls {
     }
 
     /// One key is done.
-    pub(super) fn complete(&mut self, number: u64, value: Option<&[f32]>) {
+    pub(super) fn complete(&mut self, number: u64, value: Option<&[f32]>, now: Nanos) {
         let [place, position] = [number >> 32, number & u64::from(u32::MAX)]
             .map(|half| usize::try_from(half).unwrap_or(usize::MAX));
-        if let Some(call) = self.places.get(place).and_then(|entry| entry.call.as_ref()) {
+        if let Some(Place { call: Some(call), what, begun_at, .. }) = self.places.get(place) {
+            self.latencies.count(*what, now.since(*begun_at));
             call.complete(position, value);
         }
         self.count_down(place, 1);

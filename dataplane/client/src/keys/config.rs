@@ -1,9 +1,10 @@
 //! Which table, which of its processes, and where the others are.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use weft_engine::role::keys::{PROCESSES_MAX, ProcessLimits, TableConfig, TableError};
+use weft_engine::role::keys::{Mode, PROCESSES_MAX, ProcessLimits, TableConfig, TableError};
 use weft_wire::frame::{IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::{JobId, MacAddr, Nanos};
 
@@ -49,10 +50,31 @@ pub struct KeyConfig {
     pub resend_max: Duration,
     /// How often the home box hears that this process is there. Default 200 ms.
     pub beat: Duration,
+    /// Where rows are and how this process comes to them. All processes have the same. Default
+    /// [`Mode::Relocation`].
+    pub mode: Mode,
+    /// Whether an access goes at first to the process that had the row when this one last knew, and
+    /// not to the home box. What is wrong costs a frame more. Default true.
+    pub has_cache: bool,
+    /// What becomes of the job when a process dies and rows die with it. Default
+    /// [`OnLoss::End`].
+    pub on_loss: OnLoss,
     /// Maxima of what waits.
     pub limits: ProcessLimits,
     /// Seed of this life; random by default.
     pub seed: Option<u64>,
+}
+
+/// What becomes of a job when a process dies and rows die with it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum OnLoss {
+    /// It ends: the sessions of the processes that live on fail with an error that names the keys.
+    #[default]
+    End,
+    /// It goes on with the rows that the newest whole round in this folder has
+    /// ([`KeySession::checkpoint`](super::KeySession::checkpoint)); what was pushed to them since
+    /// is lost, and [`KeySession::restored`](super::KeySession::restored) names them.
+    Restore(PathBuf),
 }
 
 macro_rules! setters {
@@ -95,6 +117,9 @@ impl KeyConfig {
             resend_min: Duration::from_millis(5),
             resend_max: Duration::from_millis(100),
             beat: Duration::from_millis(200),
+            mode: Mode::Relocation,
+            has_cache: true,
+            on_loss: OnLoss::End,
             limits: ProcessLimits::default(),
             seed: None,
         }
@@ -105,6 +130,9 @@ impl KeyConfig {
         table: u16,
         first_key: u64,
         mtu: u16,
+        mode: Mode,
+        has_cache: bool,
+        on_loss: OnLoss,
         connect_timeout: Duration,
         call_timeout: Duration,
     }

@@ -2,11 +2,12 @@
 //! nothing.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use crossbeam_channel::Sender;
-use weft_engine::role::keys::{CallError, Outbox, Presence, Sink, To};
+use weft_engine::role::keys::{CallError, Outbox, Presence, Sink, Slot, To};
 use weft_io::{Burst, Frame, Port};
 use weft_wire::frame::label::set_dscp;
 use weft_wire::frame::{Encap, Endpoint, Udp};
@@ -14,7 +15,9 @@ use weft_wire::{MacAddr, Nanos};
 
 use super::KeyError;
 use super::calls::Calls;
-use super::config::KeyConfig;
+use super::checkpoint::{Capture, read_aside};
+use super::config::{KeyConfig, OnLoss};
+use super::parts::Parts;
 use super::shared::{Engine, Shared};
 use crate::io::Backlog;
 
@@ -31,6 +34,10 @@ pub(super) struct Driver<P: Port> {
     is_woken: bool,
     ready: Option<Sender<()>>,
     lost: Vec<u64>,
+    on_loss: OnLoss,
+    /// Keys whose rows come back as soon as a round is read.
+    restoring: Vec<u64>,
+    is_reading: bool,
 }
 
 impl<P: Port> Driver<P> {
@@ -52,6 +59,9 @@ impl<P: Port> Driver<P> {
             is_woken,
             ready: Some(ready),
             lost: Vec::new(),
+            on_loss: config.on_loss.clone(),
+            restoring: Vec::new(),
+            is_reading: false,
         }
     }
 
@@ -71,24 +81,27 @@ impl<P: Port> Driver<P> {
     }
 
     /// Takes what has come and what was called, sends what is due; true if frames came.
-    fn turn(&mut self, shared: &Shared) -> bool {
+    fn turn(&mut self, shared: &Arc<Shared>) -> bool {
         let now = shared.now();
         let received = self.port.rx_burst(now, &mut self.rx);
         let is_all = self.backlog.is_over(self.rx.is_full());
         let mut rx = core::mem::take(&mut self.rx);
         let mut engine = shared.lock();
-        let Engine { process, calls, .. } = &mut *engine;
+        let Engine { process, calls, capture, .. } = &mut *engine;
         for frame in &rx {
             let Some((source, range)) = self.open(frame.as_ref()) else { continue };
-            let mut ears = Ears { driver: self, calls, now };
+            let mut ears = Ears { driver: self, calls, capture, now };
             // What the engine refuses it has counted; there is nothing else to do about it.
             let _ = process.handle_datagram(now, source.into(), &frame.as_ref()[range], &mut ears);
         }
         shared.is_called.store(false, Ordering::SeqCst);
-        let mut ears = Ears { driver: self, calls, now };
+        let mut ears = Ears { driver: self, calls, capture, now };
         process.flush(now, &mut ears);
         if is_all && now >= process.poll_timeout() {
             process.poll(now, &mut ears);
+        }
+        if self.is_reading {
+            self.restore(shared, &mut engine, now);
         }
         self.report(shared, &mut engine);
         if engine.waiting_count > 0 {
@@ -111,7 +124,7 @@ impl<P: Port> Driver<P> {
     }
 
     /// Tells the session's other threads what it has come to.
-    fn report(&mut self, shared: &Shared, engine: &mut Engine) {
+    fn report(&mut self, shared: &Arc<Shared>, engine: &mut Engine) {
         match engine.process.presence() {
             Presence::Present => {
                 if let Some(ready) = self.ready.take() {
@@ -124,13 +137,60 @@ impl<P: Port> Driver<P> {
             _ => {}
         }
         if !self.lost.is_empty() {
-            let mut keys = core::mem::take(&mut self.lost);
-            if let Some(KeyError::RowsLost { keys: before }) = engine.calls.failure() {
-                keys.extend(before);
+            let keys = core::mem::take(&mut self.lost);
+            match self.on_loss.clone() {
+                OnLoss::End => fail_rows(shared, engine, keys),
+                OnLoss::Restore(folder) => self.read(shared, engine, &folder, keys),
             }
-            keys.sort_unstable();
-            keys.dedup();
-            shared.fail(engine, &KeyError::RowsLost { keys });
+        }
+    }
+
+    /// Has a round read for these keys.
+    fn read(&mut self, shared: &Arc<Shared>, engine: &mut Engine, folder: &Path, keys: Vec<u64>) {
+        self.restoring.extend(keys);
+        if self.is_reading {
+            return;
+        }
+        let parts = Parts::new(folder, shared.table, engine.process.run());
+        let given = Arc::clone(shared);
+        let begun = read_aside(parts, move |round| {
+            *given.read.lock().unwrap_or_else(PoisonError::into_inner) = Some(round);
+            given.ring();
+        });
+        match begun {
+            Ok(()) => self.is_reading = true,
+            Err(error) => shared.fail(engine, &error),
+        }
+    }
+
+    /// Has rows come back, if the round has been read.
+    fn restore(&mut self, shared: &Shared, engine: &mut Engine, now: Nanos) {
+        let read = shared.read.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(read) = read else { return };
+        self.is_reading = false;
+        let keys = core::mem::take(&mut self.restoring);
+        let round = match read {
+            Ok(round) => round,
+            Err(KeyError::Checkpoint(problem)) => {
+                return shared.fail(engine, &KeyError::NotRestored { keys, problem });
+            }
+            Err(error) => return shared.fail(engine, &error),
+        };
+        let mut missing = Vec::new();
+        for key in keys {
+            let Some(row) = round.rows.get(&key) else {
+                missing.push(key);
+                continue;
+            };
+            let Engine { process, calls, capture, restored, .. } = engine;
+            let mut ears = Ears { driver: self, calls, capture, now };
+            // A row that has come meanwhile is not lost, and one of an earlier life is named again.
+            if process.restore(now, key, &row.value, &row.lasts, &mut ears).is_ok() {
+                restored.insert(key);
+            }
+        }
+        if !missing.is_empty() {
+            fail_rows(shared, engine, missing);
         }
     }
 
@@ -164,6 +224,7 @@ impl<P: Port> Driver<P> {
 struct Ears<'a, P: Port> {
     driver: &'a mut Driver<P>,
     calls: &'a mut Calls,
+    capture: &'a mut Capture,
     now: Nanos,
 }
 
@@ -196,12 +257,26 @@ impl<P: Port> Outbox for Ears<'_, P> {
 
 impl<P: Port> Sink for Ears<'_, P> {
     fn done(&mut self, call: u64, _key: u64, value: Option<&[f32]>) {
-        self.calls.complete(call, value);
+        self.calls.complete(call, value, self.now);
     }
 
     fn lost(&mut self, key: u64) {
         self.driver.lost.push(key);
     }
+
+    fn arrived(&mut self, key: u64, slot: &Slot<'_>) {
+        self.capture.take(key, *slot.epoch, slot.value, slot.lasts);
+    }
+}
+
+/// The session ends, and names all rows that are lost.
+fn fail_rows(shared: &Shared, engine: &mut Engine, mut keys: Vec<u64>) {
+    if let Some(KeyError::RowsLost { keys: before }) = engine.calls.failure() {
+        keys.extend(before);
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    shared.fail(engine, &KeyError::RowsLost { keys });
 }
 
 /// Longest sleep where a call ends it.

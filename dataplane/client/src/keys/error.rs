@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::parts::TableFileError;
 use weft_engine::role::keys::{CallError, TableError};
 use weft_io::udp::UdpError;
 
@@ -80,6 +81,28 @@ pub enum KeyError {
         /// The keys.
         keys: Vec<u64>,
     },
+    /// The rows of a process that died were to come back from a checkpoint, and could not.
+    #[error("the rows of {} are lost with the process that had them: {problem}", Keys(.keys))]
+    NotRestored {
+        /// The keys.
+        keys: Vec<u64>,
+        /// Why.
+        problem: Arc<TableFileError>,
+    },
+    /// A checkpoint of the table could not be kept or read.
+    #[error(transparent)]
+    Checkpoint(#[from] Arc<TableFileError>),
+    /// Not all processes have kept their part of a round: one has died, or did not begin it.
+    #[error(
+        "round {round} of the table's checkpoint is not whole after {waited:?}: have all living \
+         processes keep the next one"
+    )]
+    RoundOpen {
+        /// Its number.
+        round: u64,
+        /// How long was waited.
+        waited: Duration,
+    },
     /// The port will deliver nothing any more.
     #[error("the port is closed: no frame can arrive any more")]
     PortClosed,
@@ -88,6 +111,12 @@ pub enum KeyError {
 impl From<CallError> for KeyError {
     fn from(error: CallError) -> Self {
         Self::Call(error)
+    }
+}
+
+impl From<TableFileError> for KeyError {
+    fn from(error: TableFileError) -> Self {
+        Self::Checkpoint(Arc::new(error))
     }
 }
 

@@ -21,8 +21,15 @@
 //! | `shared.rs` | what these and the port's thread share |
 //! | `submit.rs` | how many keys come to the engine, or wait for room |
 //! | `store.rs` | the rows, which they and the engine share |
+//! | `latency.rs` | how long operations take |
+//! | `checkpoint.rs` | keeping a table while it is used, and what was kept |
+//! | `part.rs`, `parts.rs` | what is kept, as bytes and as files |
 //! | `calls.rs` | [`KeyTicket`]: calls that wait for others |
 //! | `driver.rs` | the thread that owns the port and the timers |
+//!
+//! [`Mode`] chooses between rows that move and the two classic parameter servers, whose rows stay
+//! where the first life put them: the same program runs on each, and its `localize` does nothing
+//! there. All processes of a table have the same mode.
 //!
 //! An operation on a row that is here runs in the caller's thread, under the lock of the row's
 //! stripe, and wakes nobody. Any other goes to the engine, and the port's thread sends it. Each key
@@ -32,9 +39,13 @@
 //! call that names a key twice.
 
 mod calls;
+mod checkpoint;
 mod config;
 mod driver;
 mod error;
+mod latency;
+mod part;
+mod parts;
 mod session;
 mod shared;
 mod store;
@@ -43,7 +54,10 @@ mod submit;
 mod tests;
 
 pub use calls::KeyTicket;
-pub use config::KeyConfig;
+pub use config::{KeyConfig, OnLoss};
 pub use error::KeyError;
+pub use latency::{Histogram, KeyLatencies, SAMPLE_EVERY};
+pub use parts::TableFileError;
 pub use session::{KeySession, KeyStatistics};
 pub use store::STRIPES_MAX;
+pub use weft_engine::role::keys::Mode;

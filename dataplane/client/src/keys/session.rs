@@ -1,5 +1,6 @@
 //! A process of a table: what its worker threads call.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -15,8 +16,10 @@ use weft_wire::frame::UdpAddr;
 
 use super::KeyError;
 use super::calls::{Calls, KeyTicket, Pending};
+use super::checkpoint::Capture;
 use super::config::{KeyConfig, nanos};
 use super::driver::Driver;
+use super::latency::{KeyLatencies, Latencies, Timed};
 use super::shared::{Engine, Shared};
 use super::store::SharedStore;
 
@@ -38,8 +41,19 @@ impl fmt::Debug for KeySession {
 pub struct KeyStatistics {
     /// Operations on rows that were here, by key.
     pub local: u64,
+    /// How long operations took.
+    pub latencies: KeyLatencies,
     /// What the engine counted.
     pub process: ProcessStats,
+}
+
+impl KeyStatistics {
+    /// The share of operations that ran on a row that was here, 0 to 1; 1 of none.
+    #[must_use]
+    pub fn local_share(&self) -> f64 {
+        let all = self.local + self.process.remote;
+        if all == 0 { 1.0 } else { self.local as f64 / all as f64 }
+    }
 }
 
 /// What is called, with the values of all keys.
@@ -49,6 +63,17 @@ pub(super) enum Wish<'a> {
     Push(&'a [f32]),
     Set(&'a [f32]),
     Localize,
+}
+
+impl Wish<'_> {
+    /// What it counts as, here and elsewhere.
+    pub(super) fn timed(self) -> (Timed, Timed) {
+        match self {
+            Self::Pull => (Timed::PullLocal, Timed::PullRemote),
+            Self::Push(_) | Self::Set(_) => (Timed::PushLocal, Timed::PushRemote),
+            Self::Localize => (Timed::Localize, Timed::Localize),
+        }
+    }
 }
 
 impl KeySession {
@@ -82,12 +107,14 @@ impl KeySession {
             None => getrandom::u64().map_err(KeyError::Random)?,
         };
         let addrs: Vec<UdpAddr> = config.processes.iter().map(|addr| (*addr).into()).collect();
-        let store = SharedStore::new(&table);
+        let store = SharedStore::new(&table, config.mode.is_fast());
         let of_process = ProcessConfig {
             table,
             me: config.me,
             home: config.home.into(),
             processes: &addrs,
+            mode: config.mode,
+            has_cache: config.has_cache,
             limits: config.limits,
             resend_min: nanos(config.resend_min),
             resend_max: nanos(config.resend_max),
@@ -95,12 +122,24 @@ impl KeySession {
         };
         let process = Process::new(&of_process, store.clone(), life.max(1), Nanos(0));
         let process = process.map_err(KeyError::Table)?;
+        let latencies = Arc::new(Latencies::new());
+        let calls = Calls::new(Arc::clone(&latencies));
         let waker = port.waker();
         let is_woken = waker.is_some();
         let shared = Arc::new(Shared {
             table,
+            me: config.me,
+            read: Mutex::new(None),
+            is_static: config.mode.is_static(),
             store,
-            engine: Mutex::new(Engine { process, calls: Calls::default(), waiting_count: 0 }),
+            engine: Mutex::new(Engine {
+                process,
+                calls,
+                waiting_count: 0,
+                capture: Capture::default(),
+                restored: BTreeSet::new(),
+            }),
+            latencies,
             room: Condvar::new(),
             is_called: AtomicBool::new(false),
             is_asleep: AtomicBool::new(false),
@@ -151,7 +190,8 @@ impl KeySession {
         Ok(())
     }
 
-    /// Copies a row if it is here; false if it is not.
+    /// Copies a row if it is here; false if it is not. In a classic table it is never: every
+    /// operation is a frame.
     ///
     /// # Errors
     /// [`CallError::UnknownKey`], a wrong length, or why the session is over.
@@ -159,7 +199,9 @@ impl KeySession {
     pub fn pull_if_local(&self, key: u64, value: &mut [f32]) -> Result<bool, KeyError> {
         self.check_len(&[key], value.len())?;
         let index = self.index(key)?;
-        Ok(self.shared.store.with_held(index, |row| value.copy_from_slice(row)).is_some())
+        let Shared { latencies, store, .. } = &*self.shared;
+        let copy = || store.with_held(index, |row| value.copy_from_slice(row));
+        Ok(latencies.time(Timed::PullLocal, copy).is_some())
     }
 
     /// Adds to the rows of these keys. Each value counts exactly once.
@@ -178,7 +220,8 @@ impl KeySession {
         self.run(keys, Wish::Set(values))
     }
 
-    /// Has the rows of these keys come here. They stay until another process asks for them.
+    /// Has the rows of these keys come here. They stay until another process asks for them. In a
+    /// table whose rows do not move ([`KeyConfig::mode`]) this is done at once, and moves nothing.
     ///
     /// # Errors
     /// As [`KeySession::pull`].
@@ -239,7 +282,11 @@ impl KeySession {
     #[must_use]
     pub fn statistics(&self) -> KeyStatistics {
         let process = self.shared.lock().process.stats().clone();
-        KeyStatistics { local: self.shared.store.local_count() + process.local, process }
+        KeyStatistics {
+            local: self.shared.store.local_count() + process.local,
+            latencies: self.shared.latencies.read(),
+            process,
+        }
     }
 
     fn run(&self, keys: &[u64], wish: Wish<'_>) -> Result<(), KeyError> {
@@ -264,22 +311,31 @@ impl KeySession {
         if let Wish::Push(values) | Wish::Set(values) = wish {
             self.check_len(keys, values.len())?;
         }
+        let is_idle = matches!(wish, Wish::Localize) && self.shared.is_static;
         // All or nothing of a call that cannot be.
         for key in keys {
             self.index(*key)?;
         }
         let mut far = Vec::new();
+        if is_idle {
+            return Ok(far);
+        }
         for (position, key) in keys.iter().enumerate() {
             let index = self.index(*key)?;
             let op = self.op(wish, position);
-            let is_here = self.shared.store.with_held(index, |row| match op {
+            let work = |row: &mut [f32]| match op {
                 Op::Set(value) => row.copy_from_slice(value),
                 Op::Add(value) => {
                     row.iter_mut().zip(value).for_each(|(element, term)| *element += term);
                 }
                 Op::Pull => {}
-            });
-            if is_here.is_none() {
+            };
+            let Shared { latencies, store, .. } = &*self.shared;
+            let is_here = match wish {
+                Wish::Localize => store.is_held(index),
+                _ => latencies.time(wish.timed().0, || store.with_held(index, work)).is_some(),
+            };
+            if !is_here {
                 far.push(position);
             }
         }

@@ -1,7 +1,8 @@
 //! What the worker threads of a session and its port's thread share.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weft_engine::role::keys::{Process, TableConfig};
@@ -10,14 +11,23 @@ use weft_wire::Nanos;
 
 use super::KeyError;
 use super::calls::Calls;
+use super::checkpoint::Capture;
 use super::config::nanos;
+use super::latency::Latencies;
+use super::parts::Round;
 use super::store::SharedStore;
 
 /// What the worker threads and the port's thread share.
 pub(super) struct Shared {
     pub(super) table: TableConfig,
+    pub(super) me: u8,
+    /// A round that was read for rows to come back from, until they have.
+    pub(super) read: Mutex<Option<Result<Round, KeyError>>>,
+    /// Rows stay where they are.
+    pub(super) is_static: bool,
     pub(super) store: SharedStore,
     pub(super) engine: Mutex<Engine>,
+    pub(super) latencies: Arc<Latencies>,
     /// Something may have become free.
     pub(super) room: Condvar,
     /// A call waits to be sent.
@@ -38,6 +48,9 @@ pub(super) struct Engine {
     pub(super) calls: Calls,
     /// Callers that wait for room.
     pub(super) waiting_count: usize,
+    pub(super) capture: Capture,
+    /// Keys whose rows came back from a checkpoint.
+    pub(super) restored: BTreeSet<u64>,
 }
 
 impl Shared {

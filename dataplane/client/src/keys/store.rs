@@ -15,6 +15,8 @@ pub(super) struct SharedStore {
     stripes: Arc<[Stripe]>,
     /// Bits of a place that say which stripe.
     bits: u32,
+    /// Whether callers' threads may run operations.
+    is_fast: bool,
 }
 
 /// In lines of its own, so that threads that work in two stripes do not meet.
@@ -31,18 +33,21 @@ struct Rows {
 
 impl SharedStore {
     /// Room for all rows, of which none is held.
-    pub(super) fn new(table: &TableConfig) -> Self {
+    pub(super) fn new(table: &TableConfig, is_fast: bool) -> Self {
         let count = table.key_count.clamp(1, STRIPES_MAX).next_power_of_two().min(STRIPES_MAX);
         let bits = count.trailing_zeros();
         let part = TableConfig { key_count: table.key_count.div_ceil(count), ..*table };
         let rows = || Rows { store: OwnStore::new(&part), local_count: 0 };
         let stripes = (0..count).map(|_| Stripe(Mutex::new(rows()))).collect();
-        Self { stripes, bits }
+        Self { stripes, bits, is_fast }
     }
 
-    /// Runs an operation if the row is held; `None` if it is not.
+    /// Runs an operation if the row is held and callers' threads may; `None` if not.
     #[inline]
     pub(super) fn with_held<R>(&self, index: u32, work: impl FnOnce(&mut [f32]) -> R) -> Option<R> {
+        if !self.is_fast {
+            return None;
+        }
         let mut rows = self.lock(index);
         let Rows { store, local_count } = &mut *rows;
         store.with(index >> self.bits, |slot| {
@@ -51,6 +56,11 @@ impl SharedStore {
                 work(slot.value)
             })
         })
+    }
+
+    /// Whether the row is held and callers' threads may use it.
+    pub(super) fn is_held(&self, index: u32) -> bool {
+        self.is_fast && self.lock(index).store.with(index >> self.bits, |slot| slot.is_held())
     }
 
     /// Operations that ran in callers' threads.

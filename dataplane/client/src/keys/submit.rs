@@ -4,6 +4,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weft_engine::role::keys::{CallError, Outbox, Sink, To};
+use weft_wire::Nanos;
 
 use super::KeyError;
 use super::calls::{Calls, Pending, number};
@@ -40,15 +41,16 @@ impl KeySession {
         }
         let key_count = u32::try_from(far.len()).unwrap_or(u32::MAX);
         let begun = Instant::now();
+        let now = self.shared.now();
         let mut engine = self.shared.lock();
-        let place = engine.calls.insert(call, key_count)?;
+        let place = engine.calls.insert(call, key_count, wish.timed().1, now)?;
         let mut entered = 0;
         let failure = loop {
             let Some(position) = far.get(entered) else { break None };
             let at = if is_whole { *position } else { entered };
             let number = number(place, u32::try_from(at).unwrap_or(u32::MAX));
             let Engine { process, calls, .. } = &mut *engine;
-            let mut ears = Ears { calls };
+            let mut ears = Ears { calls, now };
             let key = keys[*position];
             let result = match wish {
                 Wish::Localize => process.localize(key, number, &mut ears),
@@ -103,6 +105,7 @@ impl KeySession {
 /// has its turn.
 struct Ears<'a> {
     calls: &'a mut Calls,
+    now: Nanos,
 }
 
 impl Outbox for Ears<'_> {
@@ -113,7 +116,7 @@ impl Outbox for Ears<'_> {
 
 impl Sink for Ears<'_> {
     fn done(&mut self, call: u64, _key: u64, value: Option<&[f32]>) {
-        self.calls.complete(call, value);
+        self.calls.complete(call, value, self.now);
     }
 
     fn lost(&mut self, _: u64) {

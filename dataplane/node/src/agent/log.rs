@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -15,6 +16,8 @@ use weft_config::node::NodeConfig;
 use weft_control::{Command, Decision, Event, GroupDescriptor, Holding};
 use weft_wire::{GroupId, JobId, Members};
 
+use super::TICK;
+use crate::control::NodeControl;
 use crate::durable::Resumed;
 
 /// The log.
@@ -69,6 +72,21 @@ impl EventLog {
         {
             weft_process::say!("weft-node: writing the log of events: {error}");
             self.file = None;
+        }
+    }
+
+    /// Writes all that happens, without a controller, until it is told to stop.
+    pub(super) fn keep(&mut self, control: &NodeControl, stop: &AtomicBool) {
+        loop {
+            // Asked first, so that what happened before it was set is still taken.
+            let is_over = stop.load(Ordering::Relaxed);
+            while let Some(event) = control.event() {
+                self.event(event.job, &event.event, control.carried().0);
+            }
+            if is_over {
+                return;
+            }
+            std::thread::sleep(TICK);
         }
     }
 }

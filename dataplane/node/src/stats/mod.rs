@@ -14,6 +14,7 @@ mod text;
 
 use std::net::SocketAddr;
 
+use weft_engine::drops::DropCounters;
 use weft_engine::role::aggregator::{Aggregator, JobStats, Phase, Stats};
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
@@ -79,6 +80,9 @@ pub struct LaneSnapshot {
 pub trait EngineSnapshot {
     /// Fills in the engine's part of a snapshot.
     fn describe(&self, snapshot: &mut LaneSnapshot);
+
+    /// The frames that it refused. Allocates nothing.
+    fn drops(&self) -> DropCounters;
 }
 
 /// A lease at one moment.
@@ -157,21 +161,31 @@ impl EngineSnapshot for Aggregator {
         snapshot.leases = self.leases().map(lease).collect();
         snapshot.pushes = self.gather().reports().map(|push| PushSnapshot::take(&push)).collect();
     }
+
+    fn drops(&self) -> DropCounters {
+        self.stats().drops.clone()
+    }
 }
 
 impl EngineSnapshot for Keyed<Aggregator> {
     fn describe(&self, snapshot: &mut LaneSnapshot) {
         self.engine().describe(snapshot);
+        snapshot.engine.drops = self.drops();
+    }
+
+    fn drops(&self) -> DropCounters {
+        let mut drops = self.engine().drops();
         for (reason, count) in self.homes().drops().iter() {
-            snapshot.engine.drops.count_many(reason, count);
+            drops.count_many(reason, count);
         }
+        drops
     }
 }
 
 impl EngineSnapshot for Server {
     fn describe(&self, snapshot: &mut LaneSnapshot) {
         snapshot.engine.frames = self.stats().frames;
-        snapshot.engine.drops = self.stats().drops.clone();
+        snapshot.engine.drops = self.drops();
         let jobs = self.jobs().filter_map(|(job, stats)| {
             let view = self.model(job)?;
             let (version, next_order) = (view.version.0, view.next_order.0);
@@ -179,12 +193,16 @@ impl EngineSnapshot for Server {
         });
         snapshot.servers = jobs.collect();
     }
+
+    fn drops(&self) -> DropCounters {
+        self.stats().drops.clone()
+    }
 }
 
 impl EngineSnapshot for Replica {
     fn describe(&self, snapshot: &mut LaneSnapshot) {
         snapshot.engine.frames = self.stats().frames;
-        snapshot.engine.drops = self.stats().drops.clone();
+        snapshot.engine.drops = self.drops();
         let jobs = self.jobs().filter_map(|(job, stats)| {
             let view = self.model(job)?;
             let (version, next_order) = (view.version.0, view.next_order.0);
@@ -197,5 +215,9 @@ impl EngineSnapshot for Replica {
             Some(ModelSnapshot { job: job.0, stats: *stats, version, next_order })
         });
         snapshot.servers = served.collect();
+    }
+
+    fn drops(&self) -> DropCounters {
+        self.stats().drops.clone()
     }
 }

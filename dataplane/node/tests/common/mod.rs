@@ -65,19 +65,25 @@ impl Running {
         self.child.id()
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).expect("a process id");
+        kill(Pid::from_raw(pid), signal).expect("the node is ours");
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("the node is ours").is_some()
+    }
+
     /// Sends a signal and waits for the end.
     pub(crate) fn end(mut self, signal: Signal) -> Ended {
         let started = Instant::now();
-        let pid = i32::try_from(self.pid()).expect("a process id");
-        kill(Pid::from_raw(pid), signal).expect("the node is running");
+        self.signal(signal);
         let deadline = started + PATIENCE;
-        let status = loop {
-            match self.child.try_wait().expect("the node is ours") {
-                Some(status) => break status,
-                None => assert!(Instant::now() < deadline, "the node does not end"),
-            }
+        while !self.has_ended() {
+            assert!(Instant::now() < deadline, "the node does not end");
             std::thread::sleep(Duration::from_millis(2));
-        };
+        }
+        let status = self.child.wait().expect("the node is ours");
         let took = started.elapsed();
         let mut stdout = String::new();
         let mut pipe = self.child.stdout.take().expect("it is piped");

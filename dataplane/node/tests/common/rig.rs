@@ -176,6 +176,28 @@ impl Rig {
         })
     }
 
+    /// Shapes the node's interface as `weft lab` does: under `1:1` there may be classes of jobs.
+    pub(crate) fn shape_as_a_lab(&self) {
+        for line in [
+            "qdisc add dev vn0 root handle 1: htb default 10",
+            "class add dev vn0 parent 1: classid 1:1 htb rate 20mbit ceil 20mbit burst 15k",
+            "class add dev vn0 parent 1:1 classid 1:10 htb rate 100kbit ceil 20mbit prio 7",
+            "qdisc add dev vn0 parent 1:10 handle 10: pfifo limit 100",
+        ] {
+            self.tc(line);
+        }
+    }
+
+    /// Disciplines, classes and filters, sorted: the kernel's tables are hashed.
+    pub(crate) fn listed(&self) -> [Vec<String>; 3] {
+        ["qdisc", "class", "filter"].map(|what| {
+            let text = self.tc(&format!("{what} show dev vn0"));
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        })
+    }
+
     pub(crate) fn is_clean(&self) -> bool {
         let text = self.tc("-j qdisc show dev vn0");
         text.contains("\"noqueue\"") && !text.contains("htb")

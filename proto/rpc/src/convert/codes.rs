@@ -1,5 +1,6 @@
 //! Enumerations of the interface: one pair of conversions for each, exhaustive in both directions.
 
+use weft_control::figures::DropReason as FrameDrop;
 use weft_control::{
     BandError, BandPolicy, Decision, DropReason, Halt, HoldingError, InstallError, JobState, Mode,
     Role, SumOrder, Version,
@@ -71,6 +72,9 @@ pair!(BandError, "error", "must be one of the listed reasons", {
     NoBands, OutOfRange, LabelTaken, NoTool, NotPermitted, NoDevice, Foreign, NoDiscipline, Failed
 });
 pair!(BandPolicy, "policy", "must be FIFO, ONE or ROUND_ROBIN", { Fifo, One, RoundRobin });
+pair!(FrameDrop, "reason", "must be one of the listed reasons", {
+    Length, Vlan, Fragment, IpHeader, IpChecksum, NotIp, NotForUs, Version, Kind, UnknownJob, UnknownGroup, BadMembers, StaleEpoch, BadCookie, StaleGroup, WrongSource, WrongShard, OverQuota, StrangersQuota, ChunkOutOfRange, ElementCount, ElementType, Operation, Exponent, Integrity, StaleStep, Duplicate, Unwanted, Handshake, Token, Unsolicited
+});
 pair!(Operation, "operation", "must be SUM or MAX", { Sum, Max }, besides None);
 pair!(Halt, "halt", "must be NONE, HELD, STOPPED or LEFT", { None, Held, Stopped, Left });
 pair!(JobState, "state", "must be RUNNING, PAUSING, PAUSED or RESIZING", {

@@ -1,7 +1,7 @@
 //! What a seed lets happen.
 
 use weft_engine::random::SplitMix64;
-use weft_engine::role::keys::ProcessLimits;
+use weft_engine::role::keys::{Mode, ProcessLimits};
 use weft_io::fault::FaultRates;
 
 use crate::hash;
@@ -66,6 +66,10 @@ pub struct Scenario {
     pub restarts: Vec<u64>,
     /// Which process is killed or cut off, and when.
     pub death: Option<(u8, u64)>,
+    /// Where rows are.
+    pub mode: Mode,
+    /// Whether processes remember who has a row.
+    pub has_cache: bool,
 }
 
 impl Scenario {
@@ -110,15 +114,27 @@ impl Scenario {
             transfers_max: 1,
             open_numbers_max: 2,
         };
+        let sessions = usize::try_from(1 + below(3)).unwrap_or(1);
+        let keys = if is_hot { 1 } else { u32::try_from(1 + below(40)).unwrap_or(1) };
+        let operations = usize::try_from(20 + below(60)).unwrap_or(20);
+        let open_max = usize::try_from(1 + below(4)).unwrap_or(1);
+        let localize_every = if is_hot { 2 + below(4) } else { 3 + below(20) };
+        let mode = match below(10) {
+            0 => Mode::Classic,
+            1 => Mode::ClassicFastLocal,
+            _ => Mode::Relocation,
+        };
         Self {
             seed,
             kind,
             processes,
-            sessions: usize::try_from(1 + below(3)).unwrap_or(1),
-            keys: if is_hot { 1 } else { u32::try_from(1 + below(40)).unwrap_or(1) },
-            operations: usize::try_from(20 + below(60)).unwrap_or(20),
-            open_max: usize::try_from(1 + below(4)).unwrap_or(1),
-            localize_every: if is_hot { 2 + below(4) } else { 3 + below(20) },
+            sessions,
+            keys,
+            operations,
+            open_max,
+            localize_every,
+            mode,
+            has_cache: below(2) == 0,
             rates,
             limits: if kind == Kind::Full { small } else { limits },
             restarts,

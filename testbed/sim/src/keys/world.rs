@@ -333,6 +333,8 @@ fn new_node(scenario: &Scenario, table: &TableConfig, addrs: &[UdpAddr], me: u8)
         me,
         home: home_addr(),
         processes: addrs,
+        mode: scenario.mode,
+        has_cache: scenario.has_cache,
         limits: scenario.limits,
         resend_min: Nanos::from_millis(1),
         resend_max: Nanos::from_millis(16),

@@ -2,7 +2,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
-use crate::top::{JobLine, LinkLine, StragglerLine};
+use crate::top::{BandLine, DropLine, JobLine, LinkLine, QueueLine, StragglerLine};
 
 fn view(workers: u32) -> View {
     let worker = |rank| StragglerLine {
@@ -64,4 +64,54 @@ fn a_screen_of_no_size_is_no_reason_to_fail() {
     for size in [(1, 1), (10, 2), (80, 4), (200, 3)] {
         drawn(&view(60), size, None);
     }
+}
+
+#[test]
+fn what_boxes_drop_and_what_waits_in_them_is_on_the_screen() {
+    let job = |job: &str, band, band_boxes_awaited| JobLine {
+        job: job.to_owned(),
+        band: Some(band),
+        band_boxes_awaited,
+        ..JobLine::default()
+    };
+    let line = |job: &str, node: &str, what: &str, count| DropLine {
+        job: job.to_owned(),
+        node: node.to_owned(),
+        what: what.to_owned(),
+        count,
+    };
+    let view = View {
+        jobs: vec![job("ps0", 0, 0), job("ps1", 1, 2)],
+        bands: vec![
+            BandLine { band: 0, jobs: vec!["ps0".to_owned()] },
+            BandLine { band: 1, jobs: vec!["ps1".to_owned()] },
+        ],
+        queues: vec![QueueLine {
+            node: "s0".to_owned(),
+            band: "1".to_owned(),
+            sent: 4242,
+            sent_mbit: Some(9.75),
+            full: 17,
+            waiting: 61,
+            waiting_bytes: 66_300,
+            oldest_ms: 12.5,
+            wait_max_ms: 99.5,
+            ..QueueLine::default()
+        }],
+        drops: vec![line("", "s0", "stale_epoch", 31), line("", "", "telemetry", 5)],
+        ..View::default()
+    };
+    let lines = drawn(&view, (100, 40), None);
+    let row = |words: &[&str]| {
+        let has = |line: &&String| words.iter().all(|word| line.contains(word));
+        assert!(lines.iter().any(|line| has(&line)), "{words:?}: {lines:#?}");
+    };
+    row(&["queues"]);
+    row(&["box", "band", "sends", "frames", "lost", "waiting", "oldest", "longest"]);
+    row(&["s0", "1", "9.8 Mb/s", "4242", "17", "61 (66.3 kB)", "12.5 ms", "99.5 ms"]);
+    row(&["drops"]);
+    row(&["s0", "stale_epoch", "31"]);
+    row(&["(controller)", "telemetry", "5"]);
+    row(&["1", "ps1 (2 to answer)"]);
+    assert!(!lines.iter().any(|line| line.contains("ps0 (")), "{lines:#?}");
 }

@@ -30,8 +30,33 @@ fn status(uptime_s: u64, committed: u64) -> v1::StatusReply {
             sent_bytes_per_sec: Some(1_250_000),
             ..v1::HostStatus::default()
         }],
+        nodes: vec![v1::NodeStatus {
+            name: "s0".to_owned(),
+            drops: [(v1::FrameDrop::StaleEpoch.into(), 7), (9999, 3)]
+                .map(|(reason, frames)| v1::FrameDrops { reason, frames })
+                .into(),
+            rx_dropped: 5,
+            bands: (0..9).map(|queue| band(queue, uptime_s)).collect(),
+            ..v1::NodeStatus::default()
+        }],
         refused: [("telemetry".to_owned(), 4)].into(),
         ..v1::StatusReply::default()
+    }
+}
+
+/// Of the queues only 1 and that of bare frames ever had a frame.
+fn band(queue: u32, uptime_s: u64) -> v1::BandFrames {
+    let is_used = u64::from([1, 8].contains(&queue));
+    v1::BandFrames {
+        queue,
+        sent: is_used * uptime_s,
+        sent_bytes: is_used * uptime_s * 1_000_000,
+        full: u64::from(queue == 1) * 2,
+        wait_max_ns: is_used * 4_500_000,
+        waiting: u64::from(queue == 1) * 6,
+        waiting_bytes: u64::from(queue == 1) * 6000,
+        oldest_ns: u64::from(queue == 1) * 1_500_000,
+        ..v1::BandFrames::default()
     }
 }
 
@@ -53,12 +78,44 @@ fn the_latest_worker_is_first_and_what_did_not_happen_is_not_shown() {
     let job = &view.jobs[0];
     assert_eq!((job.workers, job.workers_attached, job.state.as_str()), (3, 2, "paused"));
     assert!((job.aggregated_share - 0.75).abs() < 1e-12);
-    let drops: Vec<_> =
-        view.drops.iter().map(|line| (line.job.as_str(), line.what.as_str(), line.count)).collect();
-    assert_eq!(drops, [("ps0", "dropped", 2), ("", "telemetry", 4)]);
+    let drops: Vec<_> = view
+        .drops
+        .iter()
+        .map(|line| (line.job.as_str(), line.node.as_str(), line.what.as_str(), line.count))
+        .collect();
+    let expected = [
+        ("ps0", "", "dropped", 2),
+        ("", "s0", "stale_epoch", 7),
+        ("", "s0", "other", 3),
+        ("", "s0", "rx_dropped", 5),
+        ("", "s0", "band_1_full", 2),
+        ("", "", "telemetry", 4),
+    ];
+    assert_eq!(drops, expected);
     let link = &view.links[0];
     assert!((link.up_mbit - 100.0).abs() < 1e-9, "{link:?}");
     assert_eq!((link.sent_mbit, link.received_mbit), (Some(10.0), None));
     assert_eq!(view.groups[0].via, "a1");
     assert_eq!(view.bands, [BandLine { band: 2, jobs: vec!["ps0".to_owned()] }]);
+}
+
+#[test]
+fn queues_that_had_a_frame_are_shown_with_what_they_send_between_two_readings() {
+    let view = View::new(&status(12, 130), Some(&status(10, 100)));
+    let first = QueueLine {
+        node: "s0".to_owned(),
+        band: "1".to_owned(),
+        sent: 12,
+        sent_bytes: 12_000_000,
+        sent_mbit: Some(8.0),
+        full: 2,
+        aged: 0,
+        wait_max_ms: 4.5,
+        waiting: 6,
+        waiting_bytes: 6000,
+        oldest_ms: 1.5,
+    };
+    assert_eq!(view.queues[0], first);
+    assert_eq!((view.queues.len(), view.queues[1].band.as_str()), (2, "bare"));
+    assert_eq!(View::new(&status(12, 130), None).queues[0].sent_mbit, None);
 }

@@ -195,6 +195,33 @@ impl Default for ProcessLimits {
     }
 }
 
+/// Where the rows of a table are, and how a process comes to them. All its processes have the same.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mode {
+    /// A localize has a row come; operations on a row that is here run at once.
+    #[default]
+    Relocation,
+    /// Rows stay where the first life put them; operations on a row that is here run at once. A
+    /// localize is done at once and moves nothing.
+    ClassicFastLocal,
+    /// As before, and every operation is a frame to the row's process, also from that itself.
+    Classic,
+}
+
+impl Mode {
+    /// Whether rows stay where they are.
+    #[must_use]
+    pub const fn is_static(self) -> bool {
+        !matches!(self, Self::Relocation)
+    }
+
+    /// Whether an operation on a row that is here runs at once.
+    #[must_use]
+    pub const fn is_fast(self) -> bool {
+        !matches!(self, Self::Classic)
+    }
+}
+
 /// What a process is told.
 #[derive(Clone, Debug)]
 pub struct ProcessConfig<'a> {
@@ -206,6 +233,11 @@ pub struct ProcessConfig<'a> {
     pub home: UdpAddr,
     /// Where the processes are, this one among them.
     pub processes: &'a [UdpAddr],
+    /// Where rows are.
+    pub mode: Mode,
+    /// Whether an access goes at first to the process that had the row when this one last knew, and
+    /// not to the box.
+    pub has_cache: bool,
     /// Maxima.
     pub limits: ProcessLimits,
     /// First and longest pause before something is sent again.

@@ -31,8 +31,8 @@ mod store;
 mod tests;
 
 pub use config::{
-    BLOCK_LEN, HOPS_MAX, KEPT_PER_KEY_MAX, KEYS_MAX, PROCESSES_MAX, ProcessConfig, ProcessLimits,
-    TableConfig, TableError,
+    BLOCK_LEN, HOPS_MAX, KEPT_PER_KEY_MAX, KEYS_MAX, Mode, PROCESSES_MAX, ProcessConfig,
+    ProcessLimits, TableConfig, TableError,
 };
 pub use frames::{Outbox, To};
 pub use home::{Home, HomeConfig, HomeStats};

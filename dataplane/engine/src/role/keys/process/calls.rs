@@ -30,7 +30,7 @@ impl Core {
         sink: &mut impl Sink,
     ) -> Result<(), CallError> {
         let key = self.table.key(index);
-        if slot.is_held() {
+        if slot.is_held() && self.mode.is_fast() {
             self.stats.local += 1;
             apply(slot.value, op);
             let value = matches!(op, Op::Pull).then_some(&*slot.value);
@@ -56,7 +56,7 @@ impl Core {
         call: u64,
         sink: &mut impl Sink,
     ) -> Result<(), CallError> {
-        if slot.is_held() {
+        if slot.is_held() || self.mode.is_static() {
             sink.done(call, self.table.key(index), None);
             return Ok(());
         }

@@ -72,7 +72,9 @@ impl<S: Store> Process<S> {
     fn take_first_rows(&mut self, sink: &mut impl Sink) {
         let Self { store, core } = self;
         for index in 0..core.table.key_count {
-            if core.table.first_owner(index) == core.me {
+            let owner = core.table.first_owner(index);
+            core.learn_owner(index, owner);
+            if owner == core.me {
                 store.with(index, |mut slot| {
                     core.install(&mut slot, index, RowEpoch::born(1), sink);
                 });
@@ -98,6 +100,9 @@ impl Core {
     }
 
     fn begin_life(&mut self, now: Nanos, life: u16, welcome: &Hello) {
+        if self.life == 0 {
+            self.run = welcome.cookie_down.0.into();
+        }
         (self.life, self.living) = (life, welcome.mask);
         (self.cookie_up, self.cookie_down) = (welcome.cookie_up, welcome.cookie_down);
         self.frames.clear();

@@ -29,9 +29,9 @@ mod transmit;
 
 use core::fmt;
 
-use weft_wire::Nanos;
 use weft_wire::frame::UdpAddr;
-use weft_wire::keys::Number;
+use weft_wire::keys::{Number, RowEpoch};
+use weft_wire::{Members, Nanos};
 
 use self::state::Core;
 use super::config::{ProcessConfig, TableConfig, TableError};
@@ -43,6 +43,11 @@ use crate::drops::{DropCounters, DropReason};
 pub trait Sink: Outbox {
     /// A call is done for this key; a pull has its value. While this runs the key is locked.
     fn done(&mut self, call: u64, key: u64, value: Option<&[f32]>);
+
+    /// A row has come: from another process, back from a copy, or from a checkpoint.
+    fn arrived(&mut self, key: u64, slot: &Slot<'_>) {
+        let _ = (key, slot);
+    }
 
     /// Nobody has this row any more, and this process is to restore it: [`Process::restore`]. What
     /// was pushed since the checkpoint is lost.
@@ -201,6 +206,29 @@ impl<S: Store> Process<S> {
     #[must_use]
     pub fn life(&self) -> u16 {
         self.core.life
+    }
+
+    /// Who lives in it.
+    #[must_use]
+    pub fn living(&self) -> Members {
+        self.core.living
+    }
+
+    /// Which run of the table this is: the same for all processes that joined its first life.
+    #[must_use]
+    pub fn run(&self) -> u64 {
+        self.core.run
+    }
+
+    /// The newest copy that is kept of a row which is on its way to another process, if there is
+    /// one: its epoch at the taker, value and last numbers.
+    pub fn with_kept(&mut self, key: u64, work: impl FnOnce(RowEpoch, &[f32], &[Number])) {
+        let Some(index) = self.core.table.index(key) else { return };
+        let newest = self.core.kept_of(index).next();
+        if let Some((place, kept)) = newest {
+            let (value, lasts) = self.core.kept_row(place);
+            work(kept.epoch, value, lasts);
+        }
     }
 
     /// True when nothing is asked for and no copy is kept.

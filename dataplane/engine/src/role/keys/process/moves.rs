@@ -88,6 +88,7 @@ impl Core {
         sink: &mut impl Sink,
     ) {
         *slot.epoch = epoch;
+        sink.arrived(self.table.key(index), slot);
         let active = self.place(index).active;
         if active == NONE {
             return;

@@ -170,7 +170,8 @@ impl Core {
         sink: &mut impl Sink,
     ) {
         let last = self.last(slot, from);
-        if from == self.me || number < self.floors[usize::from(from)] || number < last {
+        let is_own = from == self.me && self.mode.is_fast();
+        if is_own || number < self.floors[usize::from(from)] || number < last {
             return;
         }
         let key = self.table.key(index);
@@ -271,6 +272,7 @@ impl Core {
         }
         self.kept_row(place).0.copy_from_slice(slot.value);
         *slot.epoch = RowEpoch::NONE;
+        self.learn_owner(index, to);
         self.places[index as usize].kept = place;
         self.unsent_kept.mark(place);
         self.stats.rows_given += 1;

@@ -72,7 +72,7 @@ impl<S: Store> Process<S> {
                     });
                 }
             }
-            What::Answer => is_ours = core.take_answers(frame, sink),
+            What::Answer => is_ours = core.take_answers(sender, frame, sink),
             What::Row => {
                 let To::Process(giver) = sender else { return Err(DropReason::WrongSource) };
                 for (process, floor) in frame.floors() {
@@ -191,7 +191,7 @@ impl Core {
     }
 
     /// Takes the answers to the accesses in flight; false when none is.
-    fn take_answers(&mut self, frame: &Frame<'_>, sink: &mut impl Sink) -> bool {
+    fn take_answers(&mut self, sender: To, frame: &Frame<'_>, sink: &mut impl Sink) -> bool {
         let mut is_ours = false;
         for answer in frame.accesses() {
             let Some(index) = self.table.index(answer.key) else { continue };
@@ -204,6 +204,9 @@ impl Core {
                 continue;
             }
             is_ours = true;
+            if let To::Process(owner) = sender {
+                self.learn_owner(index, owner);
+            }
             let mut value = core::mem::take(&mut self.scratch);
             if let Some(octets) = answer.value {
                 value.iter_mut().zip(values(octets)).for_each(|(to, from)| *to = from);

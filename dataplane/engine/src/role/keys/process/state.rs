@@ -10,8 +10,8 @@ use weft_wire::{Cookie, Members, Nanos};
 use super::ProcessStats;
 use super::blocks::Claims;
 use super::queue::{List, Marks, Operations};
-use crate::role::keys::config::{ProcessConfig, ProcessLimits, TableConfig};
-use crate::role::keys::frames::Frames;
+use crate::role::keys::config::{Mode, ProcessConfig, ProcessLimits, TableConfig};
+use crate::role::keys::frames::{Frames, To};
 use crate::role::keys::open::OpenNumbers;
 use crate::role::keys::pool::{NONE, Pool};
 use crate::session::client::{Client, ClientConfig};
@@ -24,6 +24,8 @@ pub(super) struct Core {
     pub(super) me: u8,
     pub(super) home: UdpAddr,
     pub(super) processes: Vec<UdpAddr>,
+    pub(super) mode: Mode,
+    has_cache: bool,
     pub(super) limits: ProcessLimits,
     pub(super) resend: (Nanos, Nanos),
     pub(super) beat: Nanos,
@@ -31,6 +33,8 @@ pub(super) struct Core {
     pub(super) session: Client,
     pub(super) is_lost: bool,
     pub(super) life: u16,
+    /// The shared cookie of the first life that was joined.
+    pub(super) run: u64,
     pub(super) living: Members,
     pub(super) cookie_up: Cookie,
     pub(super) cookie_down: Cookie,
@@ -72,6 +76,8 @@ pub(super) struct Places {
     /// was last restored for it.
     pub(super) lost: u16,
     pub(super) restored: u16,
+    /// Who had the row when this process last knew, or [`NOBODY`]. It may be wrong.
+    owner: u8,
 }
 
 /// A key of which the row is not here and something is wanted.
@@ -150,7 +156,7 @@ impl Core {
             pause: config.resend_min,
             next: NONE,
         };
-        let places = Places { active: NONE, kept: NONE, lost: 0, restored: 0 };
+        let places = Places { active: NONE, kept: NONE, lost: 0, restored: 0, owner: NOBODY };
         let mut session = Client::new(ClientConfig::every(HELLO_INTERVAL_NS, 0), life.max(1));
         session.begin(0, now);
         Self {
@@ -158,6 +164,8 @@ impl Core {
             me: config.me,
             home: config.home,
             processes: config.processes.to_vec(),
+            mode: config.mode,
+            has_cache: config.has_cache,
             limits,
             resend: (config.resend_min, config.resend_max),
             beat: config.beat,
@@ -165,6 +173,7 @@ impl Core {
             session,
             is_lost: false,
             life: 0,
+            run: 0,
             living: Members::EMPTY,
             cookie_up: Cookie::default(),
             cookie_down: Cookie::default(),
@@ -194,6 +203,21 @@ impl Core {
 
     pub(super) fn place(&self, index: u32) -> &Places {
         &self.places[index as usize]
+    }
+
+    /// Remembers who has a row.
+    pub(super) fn learn_owner(&mut self, index: u32, owner: u8) {
+        self.places[index as usize].owner = owner;
+    }
+
+    /// Where an access to a row that is elsewhere goes at first.
+    pub(super) fn first_way(&self, index: u32) -> To {
+        match self.place(index).owner {
+            owner if self.has_cache && owner != NOBODY && self.is_living(owner) => {
+                To::Process(owner)
+            }
+            _ => To::Home,
+        }
     }
 
     pub(super) fn is_living(&self, process: u8) -> bool {
@@ -292,5 +316,7 @@ impl Core {
     }
 }
 
+/// No process.
+pub(super) const NOBODY: u8 = u8::MAX;
 /// Between two datagrams of a handshake at first.
 const HELLO_INTERVAL_NS: u64 = 20_000_000;

@@ -98,7 +98,7 @@ impl Core {
         self.timers.set(active, at);
     }
 
-    /// Puts what is open of a key into frames to the box.
+    /// Puts what is open of a key into frames: what leaves again goes to the box.
     fn put_active(&mut self, active: u32, low: Number, repeat: bool, sink: &mut impl Sink) {
         let Active { index, flight, localize, .. } = self.actives[active].clone();
         let key = self.table.key(index);
@@ -106,12 +106,13 @@ impl Core {
             |what, number| Kinship { repeat, low: low.0, ..Kinship::new(what, self.me, number) };
         let (access, wish) = (of(What::Access, flight.number), of(What::Localize, localize));
         if flight.number.is_some() {
+            let way = if repeat { To::Home } else { self.first_way(index) };
             let Self { frames, operations, .. } = self;
             let value = |place: u32| (place != NONE).then(|| operations.value(place));
             let (set, add) = (value(flight.set), value(flight.add));
             let elements = [set, add].iter().flatten().map(|value| value.len()).sum::<usize>();
             let len = ACCESS_LEN + elements * ELEMENT_LEN;
-            frames.put(To::Home, access, len, sink, |room| {
+            frames.put(way, access, len, sink, |room| {
                 emit::access(room, key, flight.parts, set, add)
             });
         }

@@ -14,6 +14,7 @@ use super::*;
 use crate::random::Seed;
 
 mod hostile;
+mod modes;
 mod rules;
 
 pub(super) const FIRST_KEY: u64 = 100;
@@ -104,6 +105,10 @@ fn home(seed: u64, now: Nanos) -> Home {
 impl Rig {
     /// All have joined, and process 0 has the first third of the keys.
     pub(super) fn new() -> Self {
+        Self::with(Mode::Relocation, false)
+    }
+
+    pub(super) fn with(mode: Mode, has_cache: bool) -> Self {
         let limits = ProcessLimits {
             active_keys_max: 8,
             key_queue_max: 8,
@@ -119,6 +124,8 @@ impl Rig {
                 me,
                 home: addr(None),
                 processes: &addrs,
+                mode,
+                has_cache,
                 limits,
                 resend_min: Nanos::from_millis(1),
                 resend_max: Nanos::from_millis(8),

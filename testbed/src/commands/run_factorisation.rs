@@ -1,0 +1,160 @@
+//! `weft run` of a scenario with `[factorisation]`, and the report of its directory.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use anyhow::anyhow;
+use weft_config::to_toml;
+use weft_process::say;
+use weft_testbed::report::{FactorisationOutcome, FactorisationRecord, Verdict};
+use weft_testbed::run::Io;
+use weft_testbed::run::factorisation::{
+    FactorisationPlan, ProcessMessage, judge, run as carry_out,
+};
+use weft_testbed::scenario::FactorisationScenario;
+
+use super::run::{choose_ground, default_directory, in_lab, process_failure, record};
+use super::run_args::RunArgs;
+use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, emit_text, progress_bar};
+
+pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
+    let scenario = load(arguments, text)?;
+    let ground = choose_ground(Io::Udp, false, arguments)?;
+    let name = arguments.name.as_ref().unwrap_or(&scenario.name);
+    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
+    let directory = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
+    let plan = FactorisationPlan::new(&scenario, &ground.place, own_loopback(), arguments.seed)
+        .map_err(|error| Exit::Usage.because(error))?;
+    if arguments.dry_run {
+        return print_plan(&plan);
+    }
+    if let Some(reason) = &ground.degraded {
+        say!("weft: DEGRADED: {reason}");
+    }
+    let mut record: FactorisationRecord = record(&scenario.name, &scenario, arguments);
+    record.create(&directory, RECORD).map_err(|error| Exit::Usage.because(error))?;
+    let bar = progress_bar(u64::from(scenario.factorisation.epochs), "epoch");
+    let mut progress = |node: u8, message: &ProcessMessage| match message {
+        ProcessMessage::Epoch { epoch, .. } if node == 0 => bar.set_position(u64::from(*epoch) + 1),
+        ProcessMessage::Failed { error, .. } => {
+            bar.println(format!("weft: process {node}: {error}"));
+        }
+        _ => {}
+    };
+    let lab = arguments.lab.as_ref();
+    let seen = in_lab(plan.topology.as_ref(), lab, &bar, |lab, stop| {
+        carry_out(&plan, lab, &directory, &mut progress, stop)
+    })?;
+    let outcome = judge(&plan, &seen.map_err(process_failure)?);
+    let is_ok = outcome.verdict == Verdict::Ok;
+    record.outcome = Some(outcome);
+    record.write(&directory, RECORD).map_err(|error| Exit::Failed.because(error))?;
+    show(&directory, &record, format)?;
+    say!("weft: run directory {}", directory.display());
+    Ok(match (is_ok, &ground.degraded) {
+        (false, _) => Exit::Failed as u8,
+        (true, Some(_)) if arguments.strict => Exit::CannotRun as u8,
+        (true, _) => 0,
+    })
+}
+
+/// An address of loopback that no other process's runs have.
+fn own_loopback() -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, high | 0x40, middle, low)
+}
+
+/// Reads the scenario, with the options that change it.
+fn load(arguments: &RunArgs, text: &str) -> Result<FactorisationScenario, Failure> {
+    if let Some(option) = arguments.not_for_factorisation() {
+        let problem = "runs live over UDP, and of overrides takes those of faults";
+        let error = anyhow!("{option}: a scenario with [factorisation] {problem}");
+        return Err(Exit::Usage.because(error));
+    }
+    let name = arguments.scenario.display().to_string();
+    let mut scenario =
+        FactorisationScenario::parse(&name, text).map_err(|error| Exit::Usage.because(error))?;
+    arguments.change_factorisation(&mut scenario);
+    scenario.check().map_err(|problem| Exit::Usage.because(arguments.overridden(&problem)))?;
+    Ok(scenario)
+}
+
+fn print_plan(plan: &FactorisationPlan) -> Outcome {
+    let (name, config) = (&plan.home.name, to_toml(&plan.home.config));
+    let mut text = format!("# {name}: weft-node --config {name}.toml\n{config}\n");
+    for process in &plan.processes {
+        text += &format!("# {}\n", process.words());
+    }
+    emit(&text)?;
+    Ok(0)
+}
+
+/// Prints the report of a run directory; `None` if it is not that of such a run. True when the
+/// verdict was good.
+pub(super) fn present(directory: &Path, format: Format) -> Result<Option<bool>, Failure> {
+    // Whoever reads the directories of other runs says what is wrong with one that cannot be read.
+    let Ok(text) = fs::read_to_string(directory.join(RECORD)) else { return Ok(None) };
+    let Ok(record) = serde_json::from_str::<FactorisationRecord>(&text) else { return Ok(None) };
+    if !record.has_factorisation() {
+        return Ok(None);
+    }
+    show(directory, &record, format)?;
+    Ok(Some(record.outcome.is_some_and(|ran| ran.verdict == Verdict::Ok)))
+}
+
+fn show(directory: &Path, record: &FactorisationRecord, format: Format) -> Result<(), Failure> {
+    let Some(ran) = &record.outcome else {
+        let problem = anyhow!("the run in {} has not ended", directory.display());
+        return Err(Exit::Failed.because(problem));
+    };
+    match format {
+        Format::Json => emit_json(ran),
+        Format::Csv => emit_csv(&ran.latencies),
+        Format::Text => emit_text(&words(ran)),
+    }
+}
+
+fn words(ran: &FactorisationOutcome) -> String {
+    let verdict = if ran.verdict == Verdict::Ok { "ok" } else { "FAILED" };
+    let mode = serde_json::to_value(ran.mode).unwrap_or_default();
+    let mode = mode.as_str().unwrap_or_default();
+    let mut text = format!(
+        "{}: {verdict}, {mode}, {} nodes with {} threads each\n",
+        ran.name, ran.nodes, ran.threads
+    );
+    let loss = ran.loss.map_or_else(|| "unknown".to_owned(), |loss| format!("{loss:.6}"));
+    text += &format!(
+        "loss {loss}, of one process {:.6}; {} values differ in any bit\n",
+        ran.reference_loss, ran.wrong_values
+    );
+    text += &format!(
+        "an epoch took {:.4} s; {:.1} % of {} operations were local; {} rows moved, half of them \
+         within {:.1} us\n",
+        ran.epoch_s,
+        ran.local_share * 100.0,
+        ran.local_operations + ran.remote_operations,
+        ran.relocations,
+        ran.relocation_us_p50
+    );
+    text += &format!(
+        "{:<12} {:>9} {:>11} {:>11} {:>11} {:>11}\n",
+        "operation", "timed", "p50 us", "p90 us", "p99 us", "most us"
+    );
+    for row in ran.latencies.iter().filter(|row| row.count > 0) {
+        text += &format!(
+            "{:<12} {:>9} {:>11.3} {:>11.3} {:>11.3} {:>11.3}\n",
+            row.operation, row.count, row.p50_us, row.p90_us, row.p99_us, row.most_us
+        );
+    }
+    for epoch in &ran.home_kills {
+        text += &format!("the home was killed in epoch {epoch} and started again\n");
+    }
+    for problem in &ran.problems {
+        text += &format!("PROBLEM: {problem}\n");
+    }
+    text
+}
+
+/// What was run, and how it ended.
+const RECORD: &str = "run.json";

@@ -1,0 +1,271 @@
+//! A scenario with `[factorisation]`: processes that factor a matrix whose factors are the rows of
+//! a table, at a `weft-node` that is the table's home.
+
+use serde::{Deserialize, Serialize};
+use weft_client::keys::Mode;
+use weft_config::{ConfigError, ConfigFile, Problem};
+
+use super::{FaultSection, LabSection, refuse};
+use crate::lab::tc::Rate;
+use crate::lab::topology::{Star, Topology, TopologyError};
+
+/// Such a scenario.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FactorisationScenario {
+    /// Name in reports, and of the lab.
+    pub name: String,
+    /// What is computed, and by how many.
+    pub factorisation: FactorisationSection,
+    /// Where: hosts `w0` and so on, and `a0`, the home.
+    #[serde(default)]
+    pub lab: LabSection,
+    /// What the fault ports of the processes do to frames.
+    #[serde(default)]
+    pub faults: FaultSection,
+    /// Times at which the home is killed without a word and started again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kill: Vec<HomeKillSection>,
+}
+
+/// `[factorisation]`
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FactorisationSection {
+    /// Processes, 1 to 16, each on a host of its own.
+    pub nodes: u8,
+    /// Worker threads of each, 1 to 16.
+    pub threads: u8,
+    /// Where the factors are and how processes come to them. Default `relocation`.
+    #[serde(default)]
+    pub mode: ModeWord,
+    /// Rows of the matrix: a multiple of all threads.
+    pub rows: u32,
+    /// Columns: a multiple of all threads.
+    pub columns: u32,
+    /// Elements of a factor.
+    pub rank: u16,
+    /// Entries of the matrix that are known, from which the factors are learnt.
+    pub entries: u32,
+    /// Times that all of them are gone through.
+    pub epochs: u32,
+    /// Step of the gradient descent.
+    pub learning_rate: f32,
+}
+
+/// A word for [`Mode`].
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModeWord {
+    /// Factors move to the process that works on them.
+    #[default]
+    Relocation,
+    /// Factors stay; a process has its own ones in its memory.
+    ClassicFastLocal,
+    /// Factors stay; every access is a message, also to the process's own.
+    Classic,
+}
+
+impl ModeWord {
+    /// The mode.
+    #[must_use]
+    pub const fn mode(self) -> Mode {
+        match self {
+            Self::Relocation => Mode::Relocation,
+            Self::ClassicFastLocal => Mode::ClassicFastLocal,
+            Self::Classic => Mode::Classic,
+        }
+    }
+}
+
+/// `[[kill]]`
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HomeKillSection {
+    /// What is killed: `home`.
+    #[serde(rename = "box")]
+    pub name: String,
+    /// In the middle of this epoch, counted from 0.
+    pub in_epoch: u32,
+}
+
+/// Whether a file is of such a scenario.
+///
+/// # Errors
+/// It is no TOML.
+pub fn has_factorisation(file: &str, text: &str) -> Result<bool, ConfigError> {
+    /// What alone is looked at.
+    #[derive(Deserialize)]
+    struct Shape {
+        #[serde(default)]
+        factorisation: serde_json::Value,
+    }
+    let shape: Shape = ConfigFile::new(file, text).read()?;
+    Ok(!shape.factorisation.is_null())
+}
+
+impl FactorisationScenario {
+    /// Reads a scenario; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// Names the file, the line and the field.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
+        let file = ConfigFile::new(file, text);
+        let scenario: Self = file.read()?;
+        scenario.check().map_err(|problem| file.refuse(&problem))?;
+        Ok(scenario)
+    }
+
+    /// Finds the first value that makes no sense.
+    ///
+    /// # Errors
+    /// The key, and why.
+    pub fn check(&self) -> Result<(), Problem> {
+        if self.name.is_empty() {
+            return refuse("", "name", "must not be empty");
+        }
+        let section = &self.factorisation;
+        section.check()?;
+        let hosts = (0..section.nodes).map(|node| format!("w{node}"));
+        self.lab.validate(&hosts.chain([HOME.to_owned()]).collect::<Vec<_>>())?;
+        let is_plain = self.lab.links.is_empty() && self.lab.racks.is_empty();
+        if !is_plain || self.lab.delay_ms.is_some() || !self.lab.delays_ms.is_empty() {
+            let reason = "has links of their own, racks or delays: with [factorisation] all links \
+                          have one rate, rate_mbit";
+            return refuse("", "lab", reason);
+        }
+        self.topology().map_err(|error| Problem::new("lab.mtu", error.to_string()))?;
+        for (index, kill) in self.kill.iter().enumerate() {
+            let at = format!("kill[{index}]");
+            if kill.name != "home" {
+                return refuse(&at, "box", format!("is `{}`; expected home", kill.name));
+            }
+            if kill.in_epoch >= section.epochs {
+                let reason =
+                    format!("is {}; the last epoch is {}", kill.in_epoch, section.epochs - 1);
+                return refuse(&at, "in_epoch", reason);
+            }
+        }
+        self.faults.validate()
+    }
+
+    /// The lab: a star around one switch.
+    ///
+    /// # Errors
+    /// When the MTU is out of range.
+    pub fn topology(&self) -> Result<Topology, TopologyError> {
+        Topology::star(&Star {
+            workers: self.factorisation.nodes,
+            aggregators: 1,
+            rate: self.lab.rate_mbit.and_then(Rate::from_mbit),
+            mtu: self.lab.mtu,
+        })
+    }
+}
+
+impl FactorisationSection {
+    /// Threads of all processes.
+    #[must_use]
+    pub fn workers(&self) -> u32 {
+        u32::from(self.nodes) * u32::from(self.threads)
+    }
+
+    /// Keys of the table: a factor for each row and each column.
+    #[must_use]
+    pub fn key_count(&self) -> u32 {
+        self.rows + self.columns
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let refused = |key: &str, reason: String| refuse("factorisation", key, reason);
+        for (key, value) in [("nodes", self.nodes), ("threads", self.threads)] {
+            if !(1..=EACH_MAX).contains(&value) {
+                return refused(key, format!("is {value}; expected 1 to {EACH_MAX}"));
+            }
+        }
+        let workers = self.workers();
+        for (key, value) in [("rows", self.rows), ("columns", self.columns)] {
+            if value == 0 || value > SIDE_MAX || !value.is_multiple_of(workers) {
+                let reason = format!(
+                    "is {value}; expected a multiple of nodes * threads, {workers}, up to {SIDE_MAX}"
+                );
+                return refused(key, reason);
+            }
+        }
+        if !(1..=RANK_MAX).contains(&self.rank) {
+            return refused("rank", format!("is {}; expected 1 to {RANK_MAX}", self.rank));
+        }
+        for (key, value) in [("entries", self.entries), ("epochs", self.epochs)] {
+            if !(1..=ENTRIES_MAX).contains(&value) {
+                return refused(key, format!("is {value}; expected 1 to {ENTRIES_MAX}"));
+            }
+        }
+        if !(self.learning_rate > 0.0 && self.learning_rate <= 1.0) {
+            let reason = format!("is {}; expected above 0, up to 1", self.learning_rate);
+            return refused("learning_rate", reason);
+        }
+        Ok(())
+    }
+}
+
+/// The host of the home.
+pub const HOME: &str = "a0";
+const EACH_MAX: u8 = 16;
+/// Rows or columns of a matrix.
+const SIDE_MAX: u32 = 1 << 20;
+/// A factor travels in a datagram of an Ethernet's MTU, with what belongs to it.
+const RANK_MAX: u16 = 128;
+const ENTRIES_MAX: u32 = 1 << 26;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "name = \"f\"\n[factorisation]\nnodes = 2\nthreads = 2\nrows = 8\n\
+                        columns = 4\nrank = 3\nentries = 20\nepochs = 2\nlearning_rate = 0.1\n";
+
+    #[test]
+    fn a_scenario_has_defaults_and_a_word_for_each_mode() {
+        assert!(has_factorisation("f", TEXT).unwrap());
+        assert!(!has_factorisation("f", "name = \"x\"\n[job]\nworkers = 2\n").unwrap());
+        let scenario = FactorisationScenario::parse("f", TEXT).unwrap();
+        assert_eq!(scenario.factorisation.mode.mode(), Mode::Relocation);
+        assert_eq!((scenario.lab.mtu, scenario.factorisation.workers()), (1500, 4));
+        for (word, mode) in
+            [("classic", Mode::Classic), ("classic-fast-local", Mode::ClassicFastLocal)]
+        {
+            let scenario = FactorisationScenario::parse("f", &format!("{TEXT}mode = \"{word}\"\n"));
+            assert_eq!(scenario.unwrap().factorisation.mode.mode(), mode);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_file_line_and_field() {
+        for (from, to, expected) in [
+            ("nodes = 2", "nodes = 0", "factorisation.nodes"),
+            ("threads = 2", "threads = 17", "factorisation.threads"),
+            ("rows = 8", "rows = 6", "factorisation.rows"),
+            ("columns = 4", "columns = 0", "factorisation.columns"),
+            ("rank = 3", "rank = 0", "factorisation.rank"),
+            ("epochs = 2", "epochs = 0", "factorisation.epochs"),
+            ("learning_rate = 0.1", "learning_rate = 0", "factorisation.learning_rate"),
+            ("rank = 3", "rank = 3\nmode = \"stale\"", "mode"),
+            (
+                "name = \"f\"",
+                "name = \"f\"\nkill = [{ box = \"w0\", in_epoch = 0 }]",
+                "kill[0].box",
+            ),
+            (
+                "name = \"f\"",
+                "name = \"f\"\nkill = [{ box = \"home\", in_epoch = 2 }]",
+                "kill[0].in_epoch",
+            ),
+            ("name = \"f\"", "name = \"f\"\nlab = { delay_ms = 1.0 }", "lab"),
+        ] {
+            let text = TEXT.replace(from, to);
+            assert_ne!(text, TEXT);
+            let error = FactorisationScenario::parse("f.toml", &text).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains("f.toml"), "{error}: {expected}");
+        }
+    }
+}
