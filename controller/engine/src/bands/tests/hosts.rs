@@ -121,9 +121,9 @@ fn a_refusal_is_told_again_after_a_time_that_nothing_puts_off_or_forward() {
     let mut controller = two_hosts();
     let agent = attach(&mut controller, "agent", true);
     assert_eq!(told(&mut controller, 0).len(), 2);
-    let mut refuse = |controller: &mut Controller, now_ns, job: u16| {
-        let event = Event::BandRefused { band: Some(job as u8), error: BandError::Foreign };
-        controller.handle_event(now_ns, agent, JobId(job), &event).unwrap();
+    let refuse = |controller: &mut Controller, now_ns, job: u8| {
+        let event = Event::BandRefused { band: Some(job), error: BandError::Foreign };
+        controller.handle_event(now_ns, agent, JobId(job.into()), &event).unwrap();
     };
     refuse(&mut controller, 0, 0);
     refuse(&mut controller, 4 * S, 1);
