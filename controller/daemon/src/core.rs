@@ -18,6 +18,7 @@ use weft_rpc::convert::command_to_proto;
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 
+use crate::error::DaemonError;
 use crate::events::Events;
 use crate::state;
 
@@ -33,7 +34,7 @@ mod workers;
 
 pub use input::{
     CoreSender, Ended, HoldAnswer, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, PauseAnswer,
-    ResizeAnswer, Snapshot, Unheld, Unpaused, Unresized, WorkerKey,
+    ResizeAnswer, ResumeAnswer, Snapshot, Unheld, Unpaused, Unresized, WorkerKey,
 };
 pub use policy::JobPolicy;
 
@@ -64,9 +65,20 @@ pub struct Core {
     pauses: HashMap<JobId, PauseAnswer>,
     /// Who waits for jobs to have another width.
     resizes: HashMap<JobId, ResizeAnswer>,
+    /// Told as soon as the state is saved.
+    answers: Vec<Box<dyn FnOnce() + Send>>,
     streams: u64,
     saved_at: Instant,
+    unsaved: Option<Unsaved>,
     snapshot: Snapshot,
+}
+
+/// What could not be written.
+struct Unsaved {
+    saved: Saved,
+    retry_at: Instant,
+    /// Actions depend on it.
+    is_urgent: bool,
 }
 
 impl Core {
@@ -93,8 +105,10 @@ impl Core {
             holds: HashMap::new(),
             pauses: HashMap::new(),
             resizes: HashMap::new(),
+            answers: Vec::new(),
             streams: 0,
             saved_at: start,
+            unsaved: None,
             snapshot: Snapshot::default(),
         }
     }
@@ -166,7 +180,15 @@ impl Core {
         let now_ns = self.now_ns();
         let policy = self.job_policy.as_ref().and_then(|policy| policy.due_in(now_ns));
         let policy = policy.map(|span| Instant::now() + span);
-        engine.into_iter().chain(welcome).chain(policy).min().unwrap_or(latest).max(soonest)
+        let retry = self.unsaved.as_ref().map(|unsaved| unsaved.retry_at);
+        engine
+            .into_iter()
+            .chain(welcome)
+            .chain(policy)
+            .chain(retry)
+            .min()
+            .unwrap_or(latest)
+            .max(soonest)
     }
 
     fn advance(&mut self) {
@@ -187,28 +209,47 @@ impl Core {
     /// Does what the engine wants done, once what that depends on is saved.
     fn act_all(&mut self) {
         self.save(false);
+        if self.unsaved.as_ref().is_some_and(|unsaved| unsaved.is_urgent) {
+            return;
+        }
+        self.answers.drain(..).for_each(|answer| answer());
         while let Some(action) = self.controller.poll_action() {
             self.act(action);
         }
     }
 
-    /// Writes the state before what depends on it is carried out.
+    /// Writes the state before what depends on it is carried out. What cannot be written is tried
+    /// again in a while.
     fn save(&mut self, is_last: bool) {
         let is_due = self.saved_at.elapsed() >= SAVE_PERIOD || is_last;
-        if !(is_due || self.controller.is_save_urgent()) {
+        let retry_at = self.unsaved.as_ref().map(|unsaved| unsaved.retry_at);
+        let is_retry = retry_at.is_some_and(|at| is_last || at <= Instant::now());
+        let is_urgent = self.controller.is_save_urgent();
+        if !(is_due || is_retry || is_urgent) {
             return;
         }
         self.saved_at = Instant::now();
-        let Some(saved) = self.controller.poll_saved() else { return };
-        self.write_state(&saved);
+        let before = self.unsaved.take();
+        let held = before.as_ref().is_some_and(|unsaved| unsaved.is_urgent);
+        let new = self.controller.poll_saved();
+        let Some(saved) = new.or(before.map(|unsaved| unsaved.saved)) else { return };
+        let is_new_trouble = retry_at.is_none();
+        match self.write_state(&saved) {
+            Ok(()) if is_new_trouble => {}
+            Ok(()) => weft_process::say!("weft-controller: the state is saved again"),
+            Err(error) => {
+                self.snapshot.save_failures += 1;
+                if is_new_trouble {
+                    weft_process::say!("weft-controller: {error}; what depends on it waits");
+                }
+                let (retry_at, is_urgent) = (self.saved_at + SAVE_RETRY, is_urgent || held);
+                self.unsaved = Some(Unsaved { saved, retry_at, is_urgent });
+            }
+        }
     }
 
-    fn write_state(&mut self, saved: &Saved) {
-        let Some(path) = &self.state_file else { return };
-        if let Err(error) = state::write(path, saved) {
-            self.snapshot.save_failures += 1;
-            weft_process::say!("weft-controller: {error}");
-        }
+    fn write_state(&self, saved: &Saved) -> Result<(), DaemonError> {
+        self.state_file.as_ref().map_or(Ok(()), |path| state::write(path, saved))
     }
 
     fn act(&mut self, action: Action) {
@@ -299,9 +340,7 @@ impl Core {
                 let _ = answer.send(self.unregister(&name));
             }
             Input::Pause(name, answer) => self.pause(&name, answer),
-            Input::Resume(name, answer) => {
-                let _ = answer.send(self.resume(&name));
-            }
+            Input::Resume(name, answer) => self.resume(&name, answer),
             Input::Resize(name, workers, answer) => self.resize(&name, workers, answer),
             Input::Hold(node, command, answer) => self.hold(&node, *command, answer),
             Input::SetBandPolicy(config, seen, answer) => {
@@ -351,5 +390,7 @@ const BATCH_MAX: usize = 256;
 const IDLE_MIN: Duration = Duration::from_micros(200);
 /// Greatest time between two looks.
 const IDLE_MAX_NS: u64 = 1_000_000_000;
+/// How long what could not be written waits.
+const SAVE_RETRY: Duration = Duration::from_millis(500);
 /// How often the state is written when nothing is urgent.
 const SAVE_PERIOD: Duration = Duration::from_secs(1);

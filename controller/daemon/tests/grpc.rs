@@ -564,3 +564,63 @@ async fn a_pause_is_answered_at_the_standstill_and_each_word_once() {
     let pushed = client.resize_job(pushed).await.unwrap_err();
     assert_eq!(pushed.code(), tonic::Code::FailedPrecondition);
 }
+
+/// Pause, resume, pause: whoever asked for the first one hears that it came to nothing.
+#[tokio::test]
+async fn of_words_that_come_at_once_each_is_answered_as_itself() {
+    let channel = controller(config()).await;
+    let mut server = Box::attach(&channel, 0, 0).await;
+    let mut worker = Worker::welcome(&channel, 0).await;
+    worker.ask(request(1)).await;
+    let group = server.install().await;
+    let Some(Heard::Grant(_)) = worker.hear().await else { panic!("not granted") };
+    let client = WorkersClient::new(channel.clone());
+    let pause = || v1::PauseJobRequest { name: "digits".into() };
+    let (mut first, mut between, mut last) = (client.clone(), client.clone(), client);
+    let words = async {
+        let resume = v1::ResumeJobRequest { name: "digits".into() };
+        tokio::join!(first.pause_job(pause()), between.resume_job(resume), async {
+            let paused = last.pause_job(pause()).await;
+            // In whatever order they came.
+            if paused.is_err() { last.pause_job(pause()).await } else { paused }
+        })
+    };
+    let commit = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        server.commit(&group).await;
+    };
+    let ((first, between, last), ()) = tokio::join!(words, commit);
+    for outcome in [first.map(drop), between.map(drop), last.map(drop)] {
+        let code = outcome.map_or_else(|status| status.code(), |()| tonic::Code::Ok);
+        assert_ne!(code, tonic::Code::Unavailable, "the controller is there");
+    }
+}
+
+/// Nobody hears of a word that the next life would not know.
+#[tokio::test]
+async fn a_word_is_answered_when_it_is_saved() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("state");
+    std::fs::create_dir(&folder).unwrap();
+    let state_file = folder.join("controller.json");
+    let config =
+        ControllerConfig { state_file: Some(state_file.to_str().unwrap().into()), ..config() };
+    let channel = controller(config).await;
+    let _server = Box::attach(&channel, 0, 0).await;
+    let mut client = WorkersClient::new(channel.clone());
+    // The disk is gone.
+    std::fs::remove_dir_all(&folder).unwrap();
+    let mut other = client.clone();
+    let pause = v1::PauseJobRequest { name: "digits".into() };
+    let paused = tokio::spawn(async move { other.pause_job(pause).await });
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(!paused.is_finished(), "it is not saved");
+    let resume = v1::ResumeJobRequest { name: "digits".into() };
+    std::fs::create_dir(&folder).unwrap();
+    let paused = tokio::time::timeout(PATIENCE, paused).await.unwrap().unwrap();
+    paused.unwrap();
+    assert!(std::fs::read_to_string(&state_file).unwrap().contains("paused"));
+    // A resume, too, is on the disk before it is answered.
+    client.resume_job(resume).await.unwrap();
+    assert!(!std::fs::read_to_string(&state_file).unwrap().contains("\"paused\""));
+}

@@ -76,8 +76,15 @@ impl Controller {
         let node = NodeId(position.and_then(|i| u16::try_from(i).ok()).unwrap_or_default());
         let empty = SavedReduce::default();
         let known = known.unwrap_or(&empty);
-        let fits = known.workers.is_none_or(|workers| usize::from(workers) <= config.places.len());
-        let known = if fits { known } else { &empty };
+        let places = config.places.len();
+        if let Some(workers) = known.workers.filter(|workers| usize::from(*workers) > places) {
+            let problem = format!(
+                "has {places}, and `{}` runs with {workers} workers, as the state file has it; give \
+                 as many places, or move the file away: the job then begins anew",
+                config.name
+            );
+            return Err(ConfigError::new(format!("{at}places"), problem));
+        }
         let (workers, is_new) = (config.workers, known == &empty);
         self.reduces.insert(id, Reduce::new(config, node, known));
         if is_new && let Ok(places) = self.room_for(id, workers) {

@@ -77,7 +77,7 @@ pub enum Input {
     /// A job, by its name, is to pause.
     Pause(String, PauseAnswer),
     /// A job, by its name, is to go on.
-    Resume(String, oneshot::Sender<Result<(), SteerError>>),
+    Resume(String, ResumeAnswer),
     /// An allreduce job, by its name, is to have so many workers.
     Resize(String, u16, ResizeAnswer),
     /// An operator sets the policy of bands; the change that it knows of, if that matters.
@@ -93,6 +93,9 @@ pub type HoldAnswer = oneshot::Sender<Result<(), Unheld>>;
 
 /// How a pause is answered: how long the standstill took.
 pub type PauseAnswer = oneshot::Sender<Result<u64, Unpaused>>;
+
+/// How a resume is answered.
+pub type ResumeAnswer = oneshot::Sender<Result<(), SteerError>>;
 
 /// How a resize is answered.
 pub type ResizeAnswer = oneshot::Sender<Result<Resize, Unresized>>;

@@ -1,21 +1,25 @@
 //! What operators have jobs do, and who waits for it.
 
 use weft_control::JobState;
-use weft_controller_engine::{Resize, SteerError, Steerer};
+use weft_controller_engine::{Resize, Steerer};
 use weft_wire::JobId;
 
-use super::{Core, PauseAnswer, ResizeAnswer, Unpaused, Unresized};
+use super::{Core, PauseAnswer, ResizeAnswer, ResumeAnswer, Unpaused, Unresized};
 
 impl Core {
     /// Has a job pause. Its standstill is an action.
     pub(super) fn pause(&mut self, name: &str, answer: PauseAnswer) {
+        // Whoever paused it before, and hears that it went on, hears so first.
+        self.act_all();
         match self.controller.pause_job(self.now_ns(), name, Steerer::Operator) {
             // An operator's pause of a job that stands by a policy's word: nothing else comes.
             Ok(job) if self.controller.stands(job) => {
-                let _ = answer.send(Ok(0));
+                self.answer_saved(move || drop(answer.send(Ok(0))));
             }
             Ok(job) => {
-                self.pauses.insert(job, answer);
+                if let Some(before) = self.pauses.insert(job, answer) {
+                    let _ = before.send(Err(Unpaused::Resumed));
+                }
             }
             Err(error) => {
                 let _ = answer.send(Err(Unpaused::Untold(error)));
@@ -71,8 +75,18 @@ impl Core {
         name.map_or_else(|| "?".into(), String::clone)
     }
 
-    pub(super) fn resume(&mut self, name: &str) -> Result<(), SteerError> {
-        self.controller.resume_job(self.now_ns(), name, Steerer::Operator).map(drop)
+    /// Has a job go on.
+    pub(super) fn resume(&mut self, name: &str, answer: ResumeAnswer) {
+        match self.controller.resume_job(self.now_ns(), name, Steerer::Operator) {
+            Ok(_) => self.answer_saved(move || drop(answer.send(Ok(())))),
+            Err(error) => drop(answer.send(Err(error))),
+        }
+    }
+
+    /// Answers once what was asked for is saved.
+    fn answer_saved(&mut self, answer: impl FnOnce() + Send + 'static) {
+        self.answers.push(Box::new(answer));
+        self.act_all();
     }
 
     /// Tells people, and whoever waits, what a job does now.

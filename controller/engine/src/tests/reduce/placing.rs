@@ -180,9 +180,22 @@ fn places_outlive_the_controller() {
     rig.attach_box(&[Holding::Job]);
     rig.answer(Event::HoldingRefused { holding: Holding::Row(2), error: HoldingError::Full });
     assert_eq!((rig.status().workers, rig.status().placed), (2, vec![0, 3]));
-    // A configuration with fewer places begins anew.
-    let mut fewer = uneven(Placement::Skew);
-    fewer.reduces[0].places.truncate(3);
-    let rig = Rig::new(fewer, &saved);
-    assert_eq!((rig.status().workers, rig.status().placed.len()), (2, 2));
+}
+
+#[test]
+fn a_configuration_with_fewer_places_than_workers_is_refused_and_begins_nothing_anew() {
+    let mut rig = running(uneven(Placement::Skew));
+    rig.resize(4).unwrap();
+    rig.all_say(2, 6, Halt::Held);
+    rig.all_say(2, 6, Halt::Stopped);
+    rig.all_say(2, 6, Halt::Left);
+    assert_eq!(rig.status().workers, 4);
+    let saved = rig.controller.poll_saved().expect("it has changed");
+    let places = |count| {
+        let mut fewer = uneven(Placement::Skew);
+        fewer.reduces[0].places.truncate(count);
+        Controller::new(fewer, &saved, built_in_policies()).map(|_| ()).map_err(|error| error.field)
+    };
+    assert_eq!(places(3), Err("reduce[0].places".into()));
+    assert_eq!(places(4), Ok(()));
 }
