@@ -3,9 +3,18 @@
 //!
 //! Needs `weft` and `weft-node` beside this test (`.ci/test` builds them); a part needs namespaces.
 
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
 use serde_json::Value;
+use weft_config::node::KeysSection;
+use weft_sim::keys::history::{Event, Value as Row, judge};
+use weft_tests::live::node::{Config, Node};
 use weft_tests::live::run::{Ended, Run, changed, weft};
-use weft_tests::live::{PATIENCE, has_lab};
+use weft_tests::live::{PATIENCE, has_lab, program};
 
 const SCENARIO: &str = include_str!("../../testbed/scenarios/factorisation.toml");
 
@@ -46,6 +55,7 @@ fn a_factorisation_in_a_lab_gives_the_model_of_one_process() {
         assert!(share(json) > 0.98, "{json}");
         assert!(json["relocations"].as_u64().is_some_and(|count| count > 2_000), "{json}");
         assert!(json["relocation_us_p50"].as_f64().is_some_and(|us| us > 1.0), "{json}");
+        assert!(json["home"]["row_acks"].as_u64() >= json["relocations"].as_u64(), "{json}");
     }
 }
 
@@ -115,4 +125,222 @@ fn a_report_shows_the_run_again_and_bad_input_is_one_line() {
     refused(&[("\"relocation\"", "\"stale\"")], &[], "mode");
     refused(&[], &["--pcap"], "--pcap");
     refused(&[], &["--rounds=3"], "--rounds");
+}
+
+const PROCESSES: u8 = 4;
+const THREADS: usize = 4;
+const SESSIONS: usize = PROCESSES as usize * THREADS;
+
+/// A process of a table; killed when dropped.
+struct Process {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    fn start(example: &str, arguments: &[String]) -> Self {
+        let mut child = Command::new(program(example))
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the example starts");
+        let stdin = child.stdin.take().expect("piped");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self { child, stdin, lines }
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").expect("it has not ended");
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        self.tell(line);
+        self.line()
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("it has not ended").expect("text")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn list(addrs: &[SocketAddr]) -> String {
+    addrs.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn row(words: &str) -> Row {
+    let mut adds: Vec<u32> =
+        words.split(' ').map(|word| word.parse().expect("a whole number")).collect();
+    let set = adds.pop().expect("a row has elements");
+    assert_eq!(adds.len(), SESSIONS);
+    Row { set, adds }
+}
+
+/// Four processes with four threads each want one row; what every thread saw is judged by the
+/// checker of the simulation.
+fn hot_key(numbers: [u32; 3], kills: usize) {
+    let config = Config::new(1);
+    let ip = config.addr().ip();
+    let processes: Vec<SocketAddr> =
+        (0..u16::from(PROCESSES)).map(|me| SocketAddr::new(ip, 23_000 + me)).collect();
+    let row_len = u16::try_from(SESSIONS).expect("few") + 1;
+    let config = config.keys(KeysSection {
+        death_timeout_ms: 20_000,
+        ..KeysSection::new(0, row_len, 1, processes.clone())
+    });
+    let mut home = Node::start(&config);
+    let start = |me| {
+        let mut arguments = vec![home.addr().to_string(), list(&processes)];
+        arguments.extend([me, THREADS as u32].map(|number| number.to_string()));
+        arguments.extend(numbers.map(|number| number.to_string()));
+        Process::start("examples/hot_key", &arguments)
+    };
+    let mut all: Vec<Process> = (0..PROCESSES.into()).map(start).collect();
+    for process in &mut all {
+        assert_eq!(process.line(), "joined");
+    }
+    for _ in 0..kills {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(home);
+        home = Node::start(&config);
+    }
+    let mut sessions: Vec<Vec<Event>> = vec![Vec::new(); SESSIONS];
+    for process in &mut all {
+        loop {
+            let line = process.line();
+            if line == "done" {
+                break;
+            }
+            let (session, what) = line.split_once(' ').expect("two words");
+            let event = match what.split_once(' ') {
+                None => Event::Add,
+                Some(("S", number)) => Event::Set(number.parse().expect("a number")),
+                Some((_, words)) => Event::Pull(Some(row(words))),
+            };
+            sessions[session.parse::<usize>().expect("a number")].push(event);
+        }
+    }
+    let mut last = Vec::new();
+    for process in &mut all {
+        let line = process.ask("now");
+        last.push(row(line.strip_prefix("L ").expect("a row")));
+    }
+    assert!(last.iter().all(|row| *row == last[0]), "{last:?}");
+    let [rounds, _, set_every] = numbers;
+    for events in &sessions {
+        let pulls = events.iter().filter(|event| matches!(event, Event::Pull(_))).count();
+        assert_eq!(pulls, rounds as usize);
+    }
+    judge(&sessions, |_| false, Some(&last[0])).expect("sequentially consistent");
+    if set_every == 0 {
+        assert_eq!(last[0].adds, vec![rounds; SESSIONS], "the sum is exact");
+    }
+    drop(all);
+    let figures = &home.end()["tables"][0];
+    let figure = |name: &str| figures[name].as_u64().expect("a number");
+    // A home that is killed takes what it has counted along.
+    assert!(kills > 0 || figure("row_acks") > 100, "the row has moved: {figures}");
+    assert!((figure("life") > 1) == (kills > 0), "{figures}");
+    // The checker sees what is wrong: an add that the last row lacks.
+    let mut wrong = last[0].clone();
+    wrong.adds[3] += 1;
+    assert!(set_every > 0 || judge(&sessions, |_| false, Some(&wrong)).is_err());
+}
+
+#[test]
+fn a_hot_key_of_sixteen_threads_is_sequentially_consistent_and_its_sum_exact() {
+    hot_key([2_000, 10, 0], 0);
+}
+
+#[test]
+fn sets_among_the_adds_of_a_hot_key_come_in_one_order_for_all() {
+    hot_key([1_000, 10, 10], 0);
+}
+
+#[test]
+fn a_hot_key_survives_the_death_of_its_home() {
+    hot_key([4_000, 10, 0], 3);
+}
+
+/// Three processes of 30 keys; with a folder rows of the dead come back from it.
+fn shells(folder: Option<&Path>) -> (Node, Vec<Process>) {
+    let config = Config::new(1);
+    let ip = config.addr().ip();
+    let processes: Vec<SocketAddr> = (0..3).map(|me| SocketAddr::new(ip, 23_000 + me)).collect();
+    let keys = KeysSection { death_timeout_ms: 1_000, ..KeysSection::new(0, 4, 30, processes) };
+    let list = list(&keys.processes);
+    let home = Node::start(&config.keys(keys));
+    let start = |me: u8| {
+        let mut arguments = vec![home.addr().to_string(), list.clone(), me.to_string()];
+        arguments.extend(["4".to_owned(), "30".to_owned()]);
+        arguments.extend(folder.map(|folder| folder.display().to_string()));
+        Process::start("examples/table_shell", &arguments)
+    };
+    let mut all: Vec<Process> = (0..3).map(start).collect();
+    for process in &mut all {
+        assert_eq!(process.line(), "ready");
+    }
+    (home, all)
+}
+
+#[test]
+fn rows_of_a_process_that_is_killed_come_back_from_the_last_checkpoint() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (home, mut all) = shells(Some(directory.path()));
+    for key in 0..30 {
+        assert_eq!(all[0].ask(&format!("push {key} 1")), "ok");
+    }
+    let keep = |all: &mut [Process], round: u32| {
+        let line = format!("keep {} {round}", directory.path().display());
+        all.iter_mut().for_each(|process| process.tell(&line));
+        all.iter_mut().for_each(|process| assert_eq!(process.line(), "ok"));
+    };
+    keep(&mut all, 1);
+    keep(&mut all, 2);
+    // In a third round when it is killed: that is not whole, and the second counts.
+    let line = format!("keep {} 3", directory.path().display());
+    all[0].tell(&line);
+    for key in 20..30 {
+        assert_eq!(all[1].ask(&format!("push {key} 10")), "ok");
+    }
+    // Dropped: killed without a word.
+    drop(all.remove(2));
+    let said = all[0].line();
+    assert!(said.starts_with("error round 3"), "{said}");
+    for key in 0..30 {
+        assert_eq!(all[1].ask(&format!("pull {key}")), "1", "key {key}");
+        assert_eq!(all[0].ask(&format!("push {key} 2")), "ok");
+        assert_eq!(all[1].ask(&format!("pull {key}")), "3", "key {key}");
+    }
+    assert_eq!(all[0].ask("restored"), "10");
+    keep(&mut all, 4);
+    drop(all);
+    let figures = &home.end()["tables"][0];
+    let counts = ["life", "living", "deaths"].map(|it| &figures[it]);
+    assert_eq!(counts, [2, 2, 1], "{figures}");
+}
+
+#[test]
+fn a_process_that_is_killed_ends_the_job_with_its_keys_by_name() {
+    let (_home, mut all) = shells(None);
+    drop(all.remove(2));
+    let begun = std::time::Instant::now();
+    let said = all[0].ask("push 25 1");
+    assert!(
+        said.starts_with("error the rows of keys 2") && said.contains("restart the job"),
+        "{said}"
+    );
+    // The first has ended, as a program does that meets this; the next one hears as well.
+    drop(all.remove(0));
+    let said = all[0].ask("push 26 1");
+    assert!(said.contains("are lost with the process that had them"), "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }

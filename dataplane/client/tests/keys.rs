@@ -516,6 +516,31 @@ fn rows_that_cannot_come_back_end_the_job_with_their_names_and_the_reason() {
     });
 }
 
+/// A row that is nowhere when its processes go through all keys: after one, and before the other,
+/// it goes from the other to the one.
+#[test]
+fn a_row_that_comes_between_two_sweeps_is_kept() {
+    let folder = Folder::new("between");
+    over_udp(2, |sessions| {
+        let key = FIRST + 299;
+        sessions[1].push(&[key], &row(5.0)).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| sessions[0].checkpoint(&folder.0, 1).unwrap());
+            let swept = folder.0.join("job3-table0.1.p0.swept");
+            let begun = Instant::now();
+            while !swept.exists() {
+                assert!(begun.elapsed() < Duration::from_secs(10));
+                thread::sleep(Duration::from_millis(1));
+            }
+            sessions[0].localize(&[key]).unwrap();
+            // The giver hears that it has arrived, and keeps no copy any more.
+            thread::sleep(Duration::from_millis(200));
+            sessions[1].checkpoint(&folder.0, 1).unwrap();
+        });
+    });
+    assert_eq!(kept_values(&folder)[299], 5.0);
+}
+
 /// Rows move all the time while rounds are kept: each round has every row, and each row no less
 /// than was pushed before the round and no more than after it.
 #[test]

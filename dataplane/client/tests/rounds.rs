@@ -321,7 +321,6 @@ fn a_worker_calls_again_and_goes_on_meanwhile() {
     assert_eq!((hello.life, position.next, position.cohort), (77, 9, 2));
     controller.welcome();
     controller.order(9, RoundOrder::Hold);
-    let asked = ask(worker);
     let held = loop {
         let position = controller.position();
         if position.turn == 9 {
@@ -329,6 +328,8 @@ fn a_worker_calls_again_and_goes_on_meanwhile() {
         }
     };
     assert_eq!((held.next, held.halt()), (9, v1::Halt::Held));
+    let asked = ask(worker);
+    thread::sleep(Duration::from_millis(150));
     assert!(!asked.is_finished());
     // A refusal of something that crossed the end of the cohort is no end; `bye` is.
     controller.refuse("hello", "say hello before reporting rounds");

@@ -37,6 +37,8 @@ struct Place {
     home: Home,
     /// To each process.
     encaps: Vec<Encap>,
+    /// Frames of this breath may be in the making.
+    is_waiting: bool,
 }
 
 impl Homes {
@@ -104,13 +106,14 @@ impl Homes {
         let Some(place) = self.homes.iter_mut().find(is_it) else {
             return refused(&mut self.drops, DropReason::UnknownGroup);
         };
-        let Place { home, encaps, .. } = place;
+        let Place { home, encaps, is_waiting, .. } = place;
         // Before the answer: the first one must find its way.
         let sender = encaps.iter_mut().find(|encap| encap.target().addr == udp.source);
         if let Some(encap) = sender.filter(|encap| encap.target().mac != udp.source_mac) {
             *encap = encap.with_target_mac(udp.source_mac);
         }
-        home.handle_datagram(
+        *is_waiting = true;
+        home.take_datagram(
             now,
             udp.source.into(),
             datagram,
@@ -119,14 +122,17 @@ impl Homes {
     }
 
     fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        for place in &mut self.homes {
-            place.home.poll(now);
+        for Place { home, encaps, is_waiting, .. } in &mut self.homes {
+            home.poll(now);
+            if std::mem::take(is_waiting) {
+                home.flush(&mut Sender { encaps, queue: &mut self.queue });
+            }
         }
         self.queue.pop(frame)
     }
 
     fn poll_timeout(&self) -> Nanos {
-        if self.queue.len > 0 {
+        if self.queue.len > 0 || self.homes.iter().any(|place| place.is_waiting) {
             return Nanos(0);
         }
         self.iter().map(Home::poll_timeout).min().unwrap_or(Nanos::MAX)
@@ -146,6 +152,7 @@ impl Place {
             row: table.table.row(),
             home: Home::new(&config, seed, Nanos(0)).expect(JUDGED),
             encaps: table.processes.iter().map(encap).collect(),
+            is_waiting: false,
         }
     }
 }

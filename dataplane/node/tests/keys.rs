@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use common::{ConfigFile, Running, run_to_end, weft_node};
 use nix::sys::signal::Signal;
 use weft_client::keys::{KeyConfig, KeySession};
+use weft_config::StatsFormat;
 use weft_config::node::{Io, KeysSection, NodeConfig, PortSection};
 
 const ROW_LEN: u16 = 20;
@@ -27,10 +28,10 @@ fn free_addrs<const COUNT: usize>() -> [SocketAddr; COUNT] {
 fn config(home: SocketAddr, processes: Vec<SocketAddr>) -> NodeConfig {
     let mut port = PortSection::new(Io::Udp, IpAddr::from([127, 0, 0, 1]));
     port.udp_port = home.port();
-    NodeConfig {
-        keys: vec![KeysSection::new(2, ROW_LEN, KEYS, processes)],
-        ..NodeConfig::new(port)
-    }
+    let mut config = NodeConfig::new(port);
+    config.node.stats_format = StatsFormat::Json;
+    config.keys.push(KeysSection::new(2, ROW_LEN, KEYS, processes));
+    config
 }
 
 /// Both processes of the table.
@@ -68,9 +69,17 @@ fn a_node_is_the_home_of_rows_that_move() {
         session.pull(&keys, &mut values).expect("all are there");
         assert!(values.iter().all(|value| *value == 100.0), "{values:?}");
     }
+    let moved: u64 = sessions.iter().map(|it| it.statistics().process.rows_taken).sum();
     drop(sessions);
     let ended = node.end(Signal::SIGTERM);
     assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let table = &json["tables"][0];
+    let figures = ["job", "table", "life", "living", "lives", "deaths"].map(|it| &table[it]);
+    assert_eq!(figures, [2, 0, 1, 2, 1, 0], "{table}");
+    let acks = table["row_acks"].as_u64().expect("a number");
+    assert!(moved > 0 && acks >= moved, "{moved} rows moved: {table}");
+    assert!(table["localizes"].as_u64().expect("a number") >= moved, "{table}");
 }
 
 /// Both processes take all rows from each other and add to them; the box is killed on the way, and

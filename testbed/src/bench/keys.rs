@@ -32,6 +32,8 @@ pub struct Settings {
     pub row_len: u16,
     /// Samples of each row of results.
     pub samples: u32,
+    /// Largest IP packet.
+    pub mtu: u16,
 }
 
 /// A row of results.
@@ -84,7 +86,7 @@ pub fn run<E: From<KeysError>>(
 ) -> Result<(), E> {
     for nodes in &settings.nodes {
         let key_count = settings.keys.iter().max().copied().unwrap_or(1) * u32::from(*nodes);
-        let site = Site::new(*nodes, settings.row_len, key_count)?;
+        let site = Site::new(*nodes, settings, key_count)?;
         site.serve::<_, E>(|sessions| {
             let mut bench = Bench::new(sessions, settings, *nodes);
             for keys in &settings.keys {
@@ -104,17 +106,19 @@ struct Site {
     processes: Vec<SocketAddr>,
     row_len: u16,
     key_count: u32,
+    mtu: u16,
 }
 
 impl Site {
-    fn new(nodes: u8, row_len: u16, key_count: u32) -> Result<Self, KeysError> {
+    fn new(nodes: u8, settings: &Settings, key_count: u32) -> Result<Self, KeysError> {
         let bind = |_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
         let sockets: Result<Vec<_>, _> = (0..=nodes).map(bind).collect();
         let sockets = sockets.map_err(KeysError::Ports)?;
         let addrs: Result<Vec<_>, _> = sockets.iter().map(UdpSocket::local_addr).collect();
         let mut processes = addrs.map_err(KeysError::Ports)?;
         let home = processes.remove(0);
-        Ok(Self { home, processes, row_len, key_count })
+        let Settings { row_len, mtu, .. } = *settings;
+        Ok(Self { home, processes, row_len, key_count, mtu })
     }
 
     /// Runs the home and connects the processes while `work` uses them.
@@ -123,7 +127,8 @@ impl Site {
         work: impl FnOnce(&[KeySession]) -> Result<R, E>,
     ) -> Result<R, E> {
         let settings = self.settings()?;
-        let port = UdpPort::open(&UdpConfig { offload: true, ..UdpConfig::new(self.home) });
+        let mtu = usize::from(self.mtu);
+        let port = UdpPort::open(&UdpConfig { offload: true, mtu, ..UdpConfig::new(self.home) });
         let port = port.map_err(KeysError::Home)?;
         let table = settings.table_at(port.info().mac);
         let homes = settings.homes(&table, &Seed::from(1));
@@ -150,7 +155,7 @@ impl Site {
     fn settings(&self) -> Result<weft_lane::Settings, KeysError> {
         let addr = HostAddr { ip: IpAddr::from(Ipv4Addr::LOCALHOST), prefix_len: 8 };
         let mut port = PortSection::new(Io::Udp, addr.ip);
-        (port.udp_port, port.ip) = (self.home.port(), addr);
+        (port.udp_port, port.ip, port.mtu) = (self.home.port(), addr, self.mtu);
         let mut config = NodeConfig::new(port);
         let (row_len, key_count) = (self.row_len, self.key_count);
         config.keys.push(KeysSection::new(0, row_len, key_count, self.processes.clone()));
@@ -160,13 +165,8 @@ impl Site {
     fn connect(&self) -> Result<Vec<KeySession>, KeysError> {
         let connect = |me| {
             let processes = self.processes.clone();
-            KeySession::connect(&KeyConfig::new(
-                self.home,
-                processes,
-                me,
-                self.row_len,
-                self.key_count,
-            ))
+            let config = KeyConfig::new(self.home, processes, me, self.row_len, self.key_count);
+            KeySession::connect(&config.mtu(self.mtu))
         };
         thread::scope(|scope| {
             let count = u8::try_from(self.processes.len()).unwrap_or(u8::MAX);

@@ -21,6 +21,9 @@ pub(crate) struct KeysArgs {
     /// Samples of each row of results.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=7_000))]
     samples: u32,
+    /// Largest IP packet of processes and home. Loopback takes up to 65535.
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u16).range(1280..))]
+    mtu: u16,
 }
 
 /// What ends the bench.
@@ -42,6 +45,7 @@ pub(crate) fn run(arguments: &KeysArgs, format: Format) -> Outcome {
         keys: arguments.keys.clone(),
         row_len: arguments.row_len,
         samples: arguments.samples,
+        mtu: arguments.mtu,
     };
     let mut rows = Rows::begin(format, &header())?;
     let ended = keys::run(&settings, |row| rows.row(row, text).map_err(Ended::Output));

@@ -147,6 +147,9 @@ fn words(ran: &FactorisationOutcome) -> String {
             row.operation, row.count, row.p50_us, row.p90_us, row.p99_us, row.most_us
         );
     }
+    let counted = ran.home.iter().filter(|(_, count)| **count > 0);
+    let counted: Vec<String> = counted.map(|(name, count)| format!("{name} {count}")).collect();
+    text += &format!("the home counted {}\n", counted.join(", "));
     for epoch in &ran.home_kills {
         text += &format!("the home was killed in epoch {epoch} and started again\n");
     }

@@ -1,5 +1,7 @@
 //! What a run of a scenario with `[factorisation]` came to. No I/O.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Record, Verdict};
@@ -43,6 +45,9 @@ pub struct FactorisationOutcome {
     pub epochs_s: Vec<f64>,
     /// Entries of frames that were sent again.
     pub repeats: u64,
+    /// What the home counted in its last life, by name as in its `tables`: accesses and localizes
+    /// that it sent on, rows that arrived, and so on.
+    pub home: BTreeMap<String, u64>,
     /// Epochs in which the home was killed.
     pub home_kills: Vec<u32>,
     /// How long operations took.

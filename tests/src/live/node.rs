@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use weft_config::node::{Io, JobSection, NodeConfig, PortSection, RowSection};
+use weft_config::node::{Io, JobSection, KeysSection, NodeConfig, PortSection, RowSection};
 use weft_config::{StatsFormat, to_toml};
 
 use super::{PATIENCE, eventually, program};
@@ -56,6 +56,19 @@ impl Config {
     pub fn job(mut self, job: JobSection) -> Self {
         self.file.job.push(job);
         self
+    }
+
+    /// Makes it the home of a table.
+    #[must_use]
+    pub fn keys(mut self, keys: KeysSection) -> Self {
+        self.file.keys.push(keys);
+        self
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        SocketAddr::from((self.ip, NODE_PORT))
     }
 
     /// Adds a row of `job` with `workers` members, of which `like` says the rest.

@@ -1,3 +1,5 @@
+mod hosts;
+
 use alloc::format;
 
 use proptest::prelude::*;

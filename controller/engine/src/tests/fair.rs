@@ -57,3 +57,24 @@ fn a_server_without_a_plan_is_told_its_whole_link_whatever_its_band() {
     assert_eq!(told("fair"), LINK);
     assert!(told("mlfabric") < LINK, "the better job's transfers go first");
 }
+
+/// Where better bands were promised more than a link has now: a job keeps what it was promised
+/// itself, and a part of the link in any case.
+#[test]
+fn a_job_behind_better_ones_keeps_what_it_was_promised_and_a_part_of_the_link() {
+    let world = all_ask("mlfabric", 2);
+    let controller = &world.controller;
+    let host = controller.host_of(controller.jobs[&JobId(1)].server);
+    let promised = |job| {
+        let of_job = |(group, _): &(GroupId, u64)| controller.groups[group].job == JobId(job);
+        controller.flights.promised(host).filter(of_job).map(|(_, rate)| rate).sum::<u64>()
+    };
+    let beside = |job, link| controller.rate_beside_better(JobId(job), host, link);
+    let (better, own) = (promised(0), promised(1));
+    assert!(better > 0, "{better} {own}");
+    assert_eq!(beside(1, better), own.max(better / 20).min(better));
+    assert_eq!(beside(0, own.max(1)), own.max(1), "nobody is before it");
+    let world = all_ask("mlfabric", 1);
+    let controller = &world.controller;
+    assert_eq!(controller.rate_beside_better(JobId(1), host, 1000), 50);
+}

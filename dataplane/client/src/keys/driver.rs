@@ -92,7 +92,7 @@ impl<P: Port> Driver<P> {
             let Some((source, range)) = self.open(frame.as_ref()) else { continue };
             let mut ears = Ears { driver: self, calls, capture, now };
             // What the engine refuses it has counted; there is nothing else to do about it.
-            let _ = process.handle_datagram(now, source.into(), &frame.as_ref()[range], &mut ears);
+            let _ = process.take_datagram(now, source.into(), &frame.as_ref()[range], &mut ears);
         }
         shared.is_called.store(false, Ordering::SeqCst);
         let mut ears = Ears { driver: self, calls, capture, now };

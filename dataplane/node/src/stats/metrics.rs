@@ -57,6 +57,7 @@ fn write_all(out: &mut String, report: &Report) -> fmt::Result {
         figures::write_metrics(out, "capture", &of_node(trace))?;
     }
     super::bands::write_metrics(out, &report.bands)?;
+    super::tables::write_metrics(out, &report.tables)?;
     let lanes = report.lanes.iter();
     head(out, "weft_lane_frames_total", "counter", "Frames that the lane's engine handled")?;
     for lane in lanes.clone() {

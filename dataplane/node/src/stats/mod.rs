@@ -10,6 +10,7 @@ mod push;
 mod report;
 mod server;
 mod shm;
+mod tables;
 mod text;
 
 use std::net::SocketAddr;
@@ -35,6 +36,7 @@ pub use figures::Figures;
 pub use push::{PushReport, PushSnapshot};
 pub use report::{JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport};
 pub use server::{ModelSnapshot, ReplicaReport, ReplicaSnapshot, ServerReport, ServerSnapshot};
+pub use tables::{TableReport, TableSnapshot};
 pub use text::write_text;
 
 /// A lane's counters at one moment.
@@ -74,6 +76,8 @@ pub struct LaneSnapshot {
     pub servers: Vec<ServerSnapshot>,
     /// The jobs that are followed.
     pub replicas: Vec<ReplicaSnapshot>,
+    /// The tables that the lane is the home of.
+    pub tables: Vec<TableSnapshot>,
 }
 
 /// An engine that can say where it stands.
@@ -137,6 +141,7 @@ impl LaneSnapshot {
             pushes: Vec::new(),
             servers: Vec::new(),
             replicas: Vec::new(),
+            tables: Vec::new(),
         };
         lane.engine().describe(&mut snapshot);
         snapshot
@@ -171,6 +176,7 @@ impl EngineSnapshot for Keyed<Aggregator> {
     fn describe(&self, snapshot: &mut LaneSnapshot) {
         self.engine().describe(snapshot);
         snapshot.engine.drops = self.drops();
+        snapshot.tables = self.homes().iter().map(TableSnapshot::take).collect();
     }
 
     fn drops(&self) -> DropCounters {

@@ -20,7 +20,7 @@ use super::figures::{Figures, table};
 use super::shm::SHM;
 use super::{
     BandReport, LaneSnapshot, LeaseSnapshot, MemberSnapshot, PushReport, ReplicaReport,
-    ServerReport, bands, push, server,
+    ServerReport, TableReport, bands, push, server, tables,
 };
 use crate::host::HostStats;
 
@@ -51,6 +51,9 @@ pub struct Report {
     /// The bands of the port; absent without `[bands]` with `by = "port"`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bands: Vec<BandReport>,
+    /// The tables that the node is the home of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<TableReport>,
     /// The recording; absent without `[record]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<Figures>,
@@ -199,6 +202,7 @@ impl Report {
                 .any(|lane| lane.trace.is_some())
                 .then(|| Figures::sum(TRACE, lanes.iter().filter_map(|lane| lane.trace.as_ref()))),
             bands: bands::reports(lanes),
+            tables: tables::reports(lanes),
             // Each lane counts what all of them have.
             recording: lanes
                 .first()

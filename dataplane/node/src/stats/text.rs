@@ -50,6 +50,7 @@ fn write_port(out: &mut String, report: &Report) -> std::fmt::Result {
         figures::write_text(out, &lane.figures)?;
     }
     super::bands::write_text(out, &report.bands)?;
+    super::tables::write_text(out, &report.tables)?;
     let steering = (report.lanes.len() > 1).then_some(&report.steering);
     let host = Some(&report.host);
     let parts = [

@@ -70,6 +70,8 @@ pub struct Scenario {
     pub mode: Mode,
     /// Whether processes remember who has a row.
     pub has_cache: bool,
+    /// What arrives within so many nanoseconds is taken in one turn; 0: each in its own.
+    pub burst_ns: u64,
 }
 
 impl Scenario {
@@ -135,6 +137,7 @@ impl Scenario {
             localize_every,
             mode,
             has_cache: below(2) == 0,
+            burst_ns: [0, 0, 50_000, 400_000][usize::try_from(below(4)).unwrap_or(0)],
             rates,
             limits: if kind == Kind::Full { small } else { limits },
             restarts,

@@ -194,9 +194,31 @@ impl<'a> World<'a> {
             }
             self.settle(process);
         }
-        while self.queue.peek().is_some_and(|Reverse(arrival)| arrival.at <= now.0) {
+        // What comes soon comes together, where it comes in bursts.
+        let until = now.0 + self.scenario.burst_ns;
+        while self.queue.peek().is_some_and(|Reverse(arrival)| arrival.at <= until) {
             let Some(Reverse(arrival)) = self.queue.pop() else { break };
             self.arrive(&arrival);
+            if until == now.0 {
+                self.flush();
+            }
+        }
+        self.flush();
+    }
+
+    /// Ends the turns of all.
+    fn flush(&mut self) {
+        let mut said = Said::default();
+        self.home.flush(&mut said);
+        for (to, datagram) in said.0 {
+            self.send(BOX, to, datagram);
+        }
+        for process in 0..self.nodes.len() {
+            let node = &mut self.nodes[process];
+            if !node.is_crashed {
+                node.engine.flush(self.now, &mut node.heard);
+                self.settle(process);
+            }
         }
     }
 
@@ -254,7 +276,7 @@ impl<'a> World<'a> {
         let source = if *from == BOX { home_addr() } else { self.addrs[*from] };
         if *to == BOX {
             let mut said = Said::default();
-            let _ = self.home.handle_datagram(self.now, source, datagram, &mut said);
+            let _ = self.home.take_datagram(self.now, source, datagram, &mut said);
             for (to, datagram) in said.0 {
                 self.send(BOX, to, datagram);
             }
@@ -262,7 +284,7 @@ impl<'a> World<'a> {
         }
         let node = &mut self.nodes[*to];
         if !node.is_crashed {
-            let _ = node.engine.handle_datagram(self.now, source, datagram, &mut node.heard);
+            let _ = node.engine.take_datagram(self.now, source, datagram, &mut node.heard);
             self.settle(*to);
         }
     }

@@ -61,6 +61,7 @@ pub fn judge(plan: &FactorisationPlan, seen: &Seen) -> FactorisationOutcome {
         epoch_s: epochs_s.get(epochs_s.len() / 2).copied().unwrap_or(0.0),
         epochs_s: in_order,
         repeats: sum(|it| it.repeats),
+        home: seen.home.clone(),
         home_kills: seen.kills.clone(),
         latencies,
         problems,

@@ -3,6 +3,7 @@
 //!
 //! Every process that is started here is ended here, whatever happens. Nothing waits without bound.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use super::message::{ProcessMessage, TableSummary};
 use super::plan::FactorisationPlan;
 use crate::lab::LabName;
 use crate::run::processes::{ProcessError, find_node};
-use crate::run::running_box::RunningBox;
+use crate::run::running_box::{RunningBox, statistics_path};
 use crate::run::running_worker::{Life, RunningWorker};
 
 /// What a run showed.
@@ -25,6 +26,8 @@ pub struct Seen {
     pub kills: Vec<u32>,
     /// All factors in the end, by key; none if process 0 did not keep them.
     pub factors: Option<Vec<f32>>,
+    /// What the home counted in its last life, by name.
+    pub home: BTreeMap<String, u64>,
     /// What went wrong.
     pub problems: Vec<String>,
 }
@@ -63,6 +66,7 @@ pub fn run(
     live.processes.clear();
     live.home.stop();
     watched?;
+    live.seen.home = read_home(&statistics_path(directory, &plan.home.name));
     live.seen.factors = read_factors(&directory.join(super::FACTORS));
     Ok(live.seen)
 }
@@ -139,6 +143,14 @@ impl Live<'_> {
         }
         Ok(())
     }
+}
+
+/// The home's figures of the table, from its final statistics.
+fn read_home(path: &Path) -> BTreeMap<String, u64> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let figures = json["tables"][0].as_object().into_iter().flatten();
+    figures.filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))).collect()
 }
 
 fn read_factors(path: &Path) -> Option<Vec<f32>> {

@@ -115,6 +115,18 @@ fn what_was_taken_back_does_not_come_again() {
 }
 
 #[test]
+fn what_was_taken_back_and_put_there_again_is_kept() {
+    let mut rig = Rig::holding();
+    rig.controller.hold("a0", lease()).unwrap();
+    rig.report(Event::HoldingRemoved { holding: Holding::Row(5) });
+    rig.controller.hold("a0", install_lease(5)).unwrap();
+    rig.installed(Holding::Row(5));
+    rig.told();
+    rig.controller.handle_node(4, &hello(2, &[])).unwrap();
+    assert_eq!(rig.told(), SHARE_AND_LEASE);
+}
+
+#[test]
 fn of_what_nobody_heard_an_answer_the_box_decides() {
     for (holds, expected) in [(true, &SHARE_AND_LEASE[..1]), (false, &[])] {
         let mut rig = Rig::new();

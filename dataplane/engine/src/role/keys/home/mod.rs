@@ -117,6 +117,12 @@ impl Home {
         })
     }
 
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> &TableConfig {
+        &self.table
+    }
+
     /// What happened.
     #[must_use]
     pub fn stats(&self) -> &HomeStats {
@@ -169,12 +175,33 @@ impl Home {
         datagram: &[u8],
         out: &mut impl Outbox,
     ) -> Result<(), DropReason> {
+        let result = self.take_datagram(now, source, datagram, out);
+        self.flush(out);
+        result
+    }
+
+    /// As [`Home::handle_datagram`], one of several that came together: what goes on because of
+    /// them leaves with [`Home::flush`], many keys in a frame.
+    ///
+    /// # Errors
+    /// As before.
+    pub fn take_datagram(
+        &mut self,
+        now: Nanos,
+        source: UdpAddr,
+        datagram: &[u8],
+        out: &mut impl Outbox,
+    ) -> Result<(), DropReason> {
         let result = self.take(now, source, datagram, out);
-        self.frames.flush_all(out);
         if let Err(reason) = result {
             self.stats.drops.count(reason);
         }
         result
+    }
+
+    /// Sends what goes on.
+    pub fn flush(&mut self, out: &mut impl Outbox) {
+        self.frames.flush_all(out);
     }
 
     fn take(

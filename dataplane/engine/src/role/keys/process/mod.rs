@@ -326,8 +326,24 @@ impl<S: Store> Process<S> {
         datagram: &[u8],
         sink: &mut impl Sink,
     ) -> Result<(), DropReason> {
-        let result = self.take(now, source, datagram, sink);
+        let result = self.take_datagram(now, source, datagram, sink);
         self.core.flush(now, sink);
+        result
+    }
+
+    /// As [`Process::handle_datagram`], one of several that came together: what follows from them
+    /// leaves with [`Process::flush`], many keys in a frame, which comes before the next call.
+    ///
+    /// # Errors
+    /// As before.
+    pub fn take_datagram(
+        &mut self,
+        now: Nanos,
+        source: UdpAddr,
+        datagram: &[u8],
+        sink: &mut impl Sink,
+    ) -> Result<(), DropReason> {
+        let result = self.take(now, source, datagram, sink);
         if let Err(reason) = result {
             self.core.stats.drops.count(reason);
         }

@@ -54,6 +54,27 @@ fn a_row_moves_in_three_frames_and_an_ack() {
 }
 
 #[test]
+fn a_row_on_its_way_can_be_read_at_its_giver_until_it_has_arrived() {
+    let mut rig = Rig::new();
+    rig.call(0, KEY, Op::Add(&ONE), 1);
+    rig.localize(1, KEY, 2);
+    let copy = |rig: &mut Rig| {
+        let mut found = None;
+        rig.processes[0].with_kept(KEY, |epoch, value, _| found = Some((epoch, value.to_vec())));
+        found
+    };
+    assert_eq!(copy(&mut rig), None);
+    for _ in 0..2 {
+        let localize = rig.take(is(What::Localize));
+        rig.arrive(&localize).unwrap();
+    }
+    let given = Some((RowEpoch::born(1).moved(), ONE.to_vec()));
+    assert_eq!(copy(&mut rig), given, "as it will be at the taker");
+    rig.deliver();
+    assert_eq!(copy(&mut rig), None);
+}
+
+#[test]
 fn many_keys_in_one_call_are_one_frame_for_each_process() {
     let mut rig = Rig::new();
     let now = rig.now;

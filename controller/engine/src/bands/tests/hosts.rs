@@ -1,0 +1,161 @@
+//! Several hosts and boxes: who is told, and of whose bands.
+
+use alloc::string::String;
+use alloc::vec;
+
+use super::*;
+
+/// Jobs 0 and 1 with their servers on `s0`, jobs 2 and 3 on `s1`; `agent` applies bands on `s0`, and
+/// `plain` is a box there that does not.
+fn two_hosts() -> Controller {
+    let bands = BandsConfig { policy: BandPolicy::One, interval_s: 20 };
+    let mut config = config(&[500; 4], bands);
+    config.hosts.push(HostConfig::named("s1"));
+    for name in ["p2", "p3"] {
+        config.nodes.iter_mut().find(|node| node.name == name).unwrap().host = "s1".into();
+    }
+    let node = |name: &str, host: &str| NodeConfig {
+        name: name.into(),
+        host: host.into(),
+        address: String::new(),
+    };
+    config.nodes.push(node("plain", "s0"));
+    config.nodes.push(node("other", "s1"));
+    Controller::new(config, &Saved::fresh(7), built_in_policies()).unwrap()
+}
+
+fn attach(controller: &mut Controller, name: &str, applies: bool) -> NodeId {
+    let bands = applies.then(Vec::new);
+    let hello = NodeHello { name: name.into(), life: 1, bands, ..NodeHello::default() };
+    controller.handle_node(0, &hello).unwrap()
+}
+
+/// Which boxes are told of which jobs' bands.
+fn told(controller: &mut Controller, now_ns: u64) -> Vec<(NodeId, u16, Option<u8>)> {
+    controller.handle_timeout(now_ns);
+    let actions = core::iter::from_fn(|| controller.poll_action());
+    let bands = actions.filter_map(|action| match action {
+        Action::Command { node, command: Command::SetBands { job, band, .. } } => {
+            Some((node, job.0, band))
+        }
+        _ => None,
+    });
+    bands.collect()
+}
+
+#[test]
+fn each_host_has_its_own_bands_and_only_its_boxes_that_apply_them_are_told() {
+    let mut controller = two_hosts();
+    let agent = attach(&mut controller, "agent", true);
+    attach(&mut controller, "plain", false);
+    let other = attach(&mut controller, "other", true);
+    let mut told = told(&mut controller, 0);
+    told.sort_unstable();
+    let (first, second) = (Some(0), Some(1));
+    let mut expected =
+        [(agent, 0, first), (agent, 1, second), (other, 2, first), (other, 3, second)];
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_box_that_is_gone_is_told_nothing_before_it_is_back() {
+    let mut controller = two_hosts();
+    let agent = attach(&mut controller, "agent", true);
+    told(&mut controller, 0);
+    controller.handle_node_gone(1, agent);
+    controller.bands.note_change();
+    assert_eq!(told(&mut controller, 1), []);
+    let fifo = BandsConfig { policy: BandPolicy::Fifo, interval_s: 20 };
+    controller.set_band_policy(2, fifo, None).unwrap();
+    assert_eq!(told(&mut controller, 2), []);
+    let bands = Some(vec![(JobId(0), 0), (JobId(1), 1)]);
+    let hello = NodeHello { name: "agent".into(), life: 1, bands, ..NodeHello::default() };
+    controller.handle_node(3, &hello).unwrap();
+    let mut told = told(&mut controller, 3);
+    told.sort_unstable();
+    assert_eq!(told, [(agent, 0, None), (agent, 1, None)], "it still had the former ones");
+}
+
+/// One after the other, more jobs come and go than there are labels.
+#[test]
+fn the_label_of_a_job_that_is_gone_is_anothers() {
+    let bands = BandsConfig { policy: BandPolicy::One, interval_s: 20 };
+    let mut fewer = config(&[500; 2], bands);
+    let last = fewer.jobs.pop().unwrap();
+    let mut controller = Controller::new(fewer, &Saved::fresh(7), built_in_policies()).unwrap();
+    for turn in 0..2 * LABELS.len() as u64 {
+        let job = controller.register_job(turn, last.clone()).unwrap();
+        assert_eq!(controller.label(job), LABELS[1], "turn {turn}");
+        controller.unregister_job(turn, "j1").unwrap();
+    }
+}
+
+#[test]
+fn plans_are_made_anew_when_bands_change_and_only_then() {
+    let mut rig = Rig::new(&[500, 500], BandPolicy::Fifo, 20);
+    let one = BandsConfig { policy: BandPolicy::One, interval_s: 20 };
+    assert_eq!(rig.controller.replan, None);
+    rig.controller.set_band_policy(0, one, None).unwrap();
+    assert_eq!(rig.controller.replan, Some(Why::Bands));
+    rig.run_to(1);
+    assert_eq!(rig.controller.replan, None);
+    rig.controller.set_band_policy(1, one, None).unwrap();
+    assert_eq!(rig.controller.replan, None, "all have what they had");
+}
+
+/// One answer to each word; another one later, of the same, changes nothing.
+#[test]
+fn a_second_answer_counts_for_nothing() {
+    let mut rig = Rig::new(&[500, 500], BandPolicy::One, 20);
+    let refused = Event::BandRefused { band: Some(0), error: BandError::Foreign };
+    rig.answer(JobId(0), refused);
+    let status = rig.controller.status(0);
+    assert_eq!((status.jobs[0].bands.boxes_done, status.jobs[0].bands.refused.as_str()), (1, ""));
+}
+
+/// A box that refused is told again after a time from its first refusal, whatever else it refuses
+/// meanwhile, and whatever else is looked at.
+#[test]
+fn a_refusal_is_told_again_after_a_time_that_nothing_puts_off_or_forward() {
+    let mut controller = two_hosts();
+    let agent = attach(&mut controller, "agent", true);
+    assert_eq!(told(&mut controller, 0).len(), 2);
+    let refuse = |controller: &mut Controller, now_ns, job: u8| {
+        let event = Event::BandRefused { band: Some(job), error: BandError::Foreign };
+        controller.handle_event(now_ns, agent, JobId(job.into()), &event).unwrap();
+    };
+    refuse(&mut controller, 0, 0);
+    refuse(&mut controller, 4 * S, 1);
+    // Something else is looked at.
+    controller.bands.note_change();
+    assert_eq!(told(&mut controller, 4 * S), []);
+    let due_ns = controller.poll_timeout().expect("it will be told again");
+    assert_eq!(due_ns, 5 * S);
+    assert_eq!(told(&mut controller, due_ns).len(), 2, "all that was refused");
+}
+
+/// A box of a job is told its label once, and again when it comes anew.
+#[test]
+fn a_label_is_told_once_to_each_life_of_a_box() {
+    let mut controller = two_hosts();
+    let server = attach(&mut controller, "p1", false);
+    let labels = |controller: &mut Controller, now_ns| {
+        controller.handle_timeout(now_ns);
+        let actions = core::iter::from_fn(|| controller.poll_action());
+        let labels = actions.filter_map(|action| match action {
+            Action::Command { node, command: Command::SetLabel { job, label } } => {
+                Some((node, job.0, label))
+            }
+            _ => None,
+        });
+        labels.collect::<Vec<_>>()
+    };
+    assert_eq!(labels(&mut controller, 0), [(server, 1, LABELS[1])]);
+    controller.bands.note_change();
+    assert_eq!(labels(&mut controller, 1), []);
+    controller.handle_node_gone(2, server);
+    assert_eq!(labels(&mut controller, 2), [], "it is not here");
+    attach(&mut controller, "p1", false);
+    assert_eq!(labels(&mut controller, 3), [(server, 1, LABELS[1])]);
+}
