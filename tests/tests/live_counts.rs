@@ -6,6 +6,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -25,6 +26,8 @@ const DIMENSION: usize = 50_000;
 const RATE_BYTES_PER_SEC: u64 = 200_000;
 /// Less than what a session asks for at once.
 const QUEUE_FRAMES: usize = 32;
+/// A node notes its figures every 100 ms, and tells them as often.
+const TOLD_WITHIN: Duration = Duration::from_millis(600);
 
 struct Rig {
     ip: Ipv4Addr,
@@ -149,7 +152,11 @@ fn what_a_box_refuses_and_what_waits_in_its_port_is_on_top_of_its_controller() {
 
     // What the node says of itself at its end is what the controller was told.
     let empty = |top: &Value| queue(top, "1", "waiting") == 0 && queue(top, "bare", "waiting") == 0;
-    let last = rig.controller.top_until("empty queues", empty);
+    let stands = |top: &Value| {
+        std::thread::sleep(TOLD_WITHIN);
+        empty(top) && rig.controller.top()["queues"] == top["queues"]
+    };
+    let last = rig.controller.top_until("empty queues", stands);
     let report = node.end(Signal::SIGINT).report;
     let of_report = &report["bands"][1];
     for figure in ["sent", "sent_bytes", "full"] {

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -185,6 +186,38 @@ fn the_screen_follows_a_run_takes_keys_and_another_size_and_leaves_the_terminal_
     terminal.shows("the last reading", |screen| screen.contains("OLD: ") && screen.contains("one"));
     terminal.types(&["q"]);
     terminal.shows("the end", |screen| screen.trim_end().ends_with("ready>"));
+}
+
+/// A terminal that is closed, as by a connection that breaks: nobody is left to watch for, whether
+/// a hang-up is heard of or ignored (`nohup`).
+#[test]
+fn the_screen_ends_with_its_terminal() {
+    let run = Watched::start();
+    let top = program("weft").display().to_string();
+    for before in ["", "trap '' HUP; "] {
+        let Some(terminal) = Terminal::open(100, 40) else { return };
+        terminal.shows("a shell", |screen| screen.contains("ready>"));
+        let path = run.directory.path().join("pid");
+        let words = run.words.join(" ");
+        let line =
+            format!("{before}echo $$ > {}; exec {top} top --interval 0.2 {words}", path.display());
+        terminal.types(&[&line, "Enter"]);
+        terminal
+            .shows("the jobs", |screen| screen.contains("weft top") && screen.contains("boxes"));
+        let pid: i32 = fs::read_to_string(&path).expect("a file").trim().parse().expect("a pid");
+        let is_watched = || {
+            let line = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // Of a process that has ended, until somebody takes note of it, the state is Z.
+            line.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        };
+        assert!(is_watched(), "{before}it runs");
+        drop(terminal);
+        let has_ended = eventually(Duration::from_secs(10), || !is_watched());
+        if !has_ended {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        assert!(has_ended, "{before}it goes on without a terminal");
+    }
 }
 
 /// Every key of a reading, as docs/run.md lists them.

@@ -119,6 +119,42 @@ const REST: u8 = 7;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::{Pool, PoolFrame};
+
+    /// A frame of job 0 over IPv4: a header of Weft's, and so many bytes of elements.
+    fn frame(pool: &Pool, elements_len: u8) -> PoolFrame {
+        let mut frame = pool.alloc().expect("a buffer");
+        let ip_len = 20 + 8 + 32 + elements_len;
+        frame.set_len(14 + usize::from(ip_len));
+        let bytes = frame.as_mut();
+        bytes.fill(0);
+        bytes[12..14].copy_from_slice(&[0x08, 0x00]);
+        (bytes[14], bytes[17], bytes[23]) = (0x45, ip_len, 17);
+        frame
+    }
+
+    /// Whether frames without and with elements are kept apart, as they leave.
+    fn are_apart(marks: &JobMarks) -> [bool; 2] {
+        let pool = Pool::new(2, 256);
+        let mut frames = [frame(&pool, 0), frame(&pool, 128)];
+        marks.label_all(&mut frames);
+        let class = |frame: &PoolFrame| frame.as_ref()[15] >> 2;
+        assert!(frames.iter().all(|frame| class(frame) == marks.label(JobId(0))));
+        frames.map(|frame| frame.is_apart())
+    }
+
+    #[test]
+    fn frames_with_a_label_leave_one_by_one_where_the_kernel_orders_them() {
+        let marks = JobMarks::default();
+        assert_eq!(are_apart(&marks), [false, false], "no label, no band");
+        marks.set_label(JobId(0), 19);
+        // Filters of a host tell those without elements by their length.
+        assert_eq!(are_apart(&marks), [true, false]);
+        marks.keep_apart();
+        assert_eq!(are_apart(&marks), [true, true]);
+        marks.set_label(JobId(0), 0);
+        assert_eq!(are_apart(&marks), [false, false], "without a label there is nothing to order");
+    }
 
     #[test]
     fn labels_and_bands_do_not_touch_each_other() {

@@ -2,13 +2,16 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use weft_process::say;
 use weft_rpc::v1::StatusReply;
 use weft_testbed::interrupt;
@@ -64,7 +67,8 @@ pub(crate) fn run(arguments: &TopArgs, format: Format) -> Outcome {
         .context("cannot draw on this terminal")
         .map_err(|error| Exit::CannotRun.because(error))?;
     let watched = watch(arguments, &mut reader, first, &mut terminal);
-    ratatui::restore();
+    // Of a terminal that is gone nothing is to be restored.
+    let _ = ratatui::try_restore();
     watched
 }
 
@@ -144,6 +148,7 @@ fn watch(
     terminal: &mut ratatui::DefaultTerminal,
 ) -> Outcome {
     let every = Duration::from_secs_f64(arguments.interval);
+    let keys = Keys::open().map_err(|error| Exit::CannotRun.because(error))?;
     let mut recording = arguments.record.as_deref().map(Recording::begin).transpose()?;
     let mut view = View::new(&first, None);
     let mut last = first;
@@ -155,7 +160,7 @@ fn watch(
         });
         drawn.context("drawing").map_err(|error| Exit::Failed.because(error))?;
         let next = Instant::now() + every;
-        if is_over(next)? {
+        if is_over(&keys, next)? {
             return Ok(0);
         }
         match reader.read() {
@@ -175,7 +180,8 @@ fn record_one(recording: &mut Option<Recording>, view: &View) -> Result<(), Fail
 }
 
 /// Whether somebody ends it before `until`.
-fn is_over(until: Instant) -> Result<bool, Failure> {
+fn is_over(keys: &Keys, until: Instant) -> Result<bool, Failure> {
+    let failed = |error| Exit::Failed.because(anyhow::Error::new(error).context("keys"));
     loop {
         if interrupt::is_raised() {
             return Ok(true);
@@ -184,18 +190,66 @@ fn is_over(until: Instant) -> Result<bool, Failure> {
         if left.is_zero() {
             return Ok(false);
         }
-        let failed = |error| Exit::Failed.because(anyhow::Error::new(error).context("keys"));
-        if !event::poll(left.min(LOOK)).map_err(failed)? {
-            continue;
+        match keys.wait(left.min(LOOK)).map_err(|errno| failed(errno.into()))? {
+            Waited::Nothing => continue,
+            Waited::Gone => return Ok(true),
+            Waited::Key => {}
         }
-        if let Event::Key(key) = event::read().map_err(failed)?
-            && key.kind == KeyEventKind::Press
-        {
-            let is_break =
-                key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
-            if is_break || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
+        while event::poll(Duration::ZERO).map_err(failed)? {
+            if let Event::Key(key) = event::read().map_err(failed)?
+                && key.kind == KeyEventKind::Press
+                && is_end(key)
+            {
                 return Ok(true);
             }
+        }
+    }
+}
+
+fn is_end(key: KeyEvent) -> bool {
+    let is_break = key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
+    is_break || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+}
+
+/// The terminal that keys come from. It is waited for here, because crossterm reads one that is
+/// gone again and again, and never returns.
+enum Keys {
+    Stdin(io::Stdin),
+    Terminal(File),
+}
+
+/// What came of waiting for a key.
+enum Waited {
+    Nothing,
+    Key,
+    /// The terminal is gone.
+    Gone,
+}
+
+impl Keys {
+    /// As crossterm chooses.
+    fn open() -> Result<Self, anyhow::Error> {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            return Ok(Self::Stdin(stdin));
+        }
+        File::open("/dev/tty").map(Self::Terminal).context("opening the terminal for keys")
+    }
+
+    fn wait(&self, timeout: Duration) -> Result<Waited, Errno> {
+        let terminal = match self {
+            Self::Stdin(stdin) => stdin.as_fd(),
+            Self::Terminal(file) => file.as_fd(),
+        };
+        let mut asked = [PollFd::new(terminal, PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut asked, timeout) {
+            Ok(0) | Err(Errno::EINTR) => Ok(Waited::Nothing),
+            Ok(_) => match asked[0].revents() {
+                Some(PollFlags::POLLIN) => Ok(Waited::Key),
+                _ => Ok(Waited::Gone),
+            },
+            Err(errno) => Err(errno),
         }
     }
 }
