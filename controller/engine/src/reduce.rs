@@ -5,14 +5,15 @@
 //! | `job` | what is known of a job |
 //! | `words` | what people and policies may have it do |
 //! | `steps` | which round workers stop before, and when a cohort is over |
-//! | `begin` | when a cohort has begun, and what becomes of one that does not |
+//! | `begin`, `beginning` | when a cohort has begun, and what becomes of one that does not |
 //! | `holding` | what the box is told to hold, one command at a time |
 //! | `placing` | which places a cohort gets (pure) |
 //! | `room` | whether hosts have room for it |
 //! | `sizes` | how large the tensors are (pure) |
 //! | `lease` | what a lease is |
 //! | `status` | what is told of a job |
-//! | `saved` | what outlives the controller |
+//! | `places` | lists of places |
+//! | `save`, `saved` | what outlives the controller |
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -28,11 +29,14 @@ use super::steered::{SteerError, Steerer};
 use job::Out;
 
 mod begin;
+mod beginning;
 mod holding;
 mod job;
 mod lease;
+mod places;
 mod placing;
 mod room;
+mod save;
 mod saved;
 mod sizes;
 mod status;

@@ -11,28 +11,10 @@ use alloc::vec::Vec;
 use weft_control::{CohortId, RoundOrder};
 use weft_wire::Rank;
 
-use super::job::{Out, Phase, Reduce};
+use super::beginning::Beginning;
+use super::job::{Out, Phase, Reduce, Worker};
+use super::places::width;
 use crate::steered::{Resize, SteerError};
-
-/// How a cohort's beginning stands.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Beginning {
-    /// All its workers have begun its first round, as this life of the controller saw.
-    pub(super) is_seen: bool,
-    /// As this life or one before saw.
-    pub(super) is_known: bool,
-    /// Since when it is waited for.
-    since_ns: Option<u64>,
-    /// It took too long: why.
-    overdue: Option<String>,
-}
-
-impl Beginning {
-    /// Of a cohort that a former life of the controller knew.
-    pub(super) fn restored(has_begun: bool) -> Self {
-        Self { is_known: has_begun, ..Self::default() }
-    }
-}
 
 impl Reduce {
     /// Why the cohort has not begun, once that took too long; else empty.
@@ -118,7 +100,7 @@ impl Reduce {
                 None => format!("their aggregator `{aggregator}` has not answered about the lease"),
             };
         }
-        let ranks = |is_so: &dyn Fn(&super::job::Worker) -> bool| {
+        let ranks = |is_so: &dyn Fn(&Worker) -> bool| {
             let of = self.workers.iter().zip(0u32..).filter(|(worker, _)| is_so(worker));
             of.map(|(_, rank)| rank.to_string()).collect::<Vec<String>>().join(", ")
         };
@@ -142,7 +124,7 @@ impl Reduce {
         if self.beginning.overdue.is_none() {
             return Err(SteerError::Resizing);
         }
-        let (from, to) = (self.cohort.workers, super::job::width(&places));
+        let (from, to) = (self.cohort.workers, width(&places));
         let over: Vec<Rank> = self.attached_ranks().collect();
         if self.is_leased() {
             // That lease fits: it is there.

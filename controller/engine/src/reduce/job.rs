@@ -24,8 +24,9 @@ use weft_control::{
 };
 use weft_wire::{JobId, Rank};
 
-use super::begin::Beginning;
-use super::saved::{SavedReduce, placed};
+use super::beginning::Beginning;
+use super::places::placed;
+use super::saved::SavedReduce;
 use super::sizes::Sizes;
 use crate::message::NodeId;
 use crate::steered::{PauseStatus, Resize, Steerer};
@@ -343,9 +344,4 @@ impl Reduce {
             }
         }
     }
-}
-
-/// How many workers places are of.
-pub(super) fn width(places: &[u16]) -> u16 {
-    u16::try_from(places.len()).unwrap_or(u16::MAX)
 }

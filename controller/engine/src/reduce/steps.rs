@@ -8,8 +8,9 @@ use weft_control::{Cohort, CohortId, Halt, JobState, RoundOrder, RoundPosition};
 use weft_wire::Rank;
 
 use super::BegunRound;
-use super::begin::Beginning;
-use super::job::{Out, Phase, Reduce, Why, Worker, width};
+use super::beginning::Beginning;
+use super::job::{Out, Phase, Reduce, Why, Worker};
+use super::places::width;
 use crate::steered::{Resize, SteerError};
 
 impl Reduce {

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use weft_control::JobState;
 
-use super::job::{Phase, Reduce, Why, width};
+use super::job::{Phase, Reduce, Why};
+use super::places::width;
 use crate::steered::{SteerError, Steerer};
 
 impl Reduce {
