@@ -128,8 +128,8 @@ fn a_report_shows_the_run_again_and_bad_input_is_one_line() {
 }
 
 const PROCESSES: u8 = 4;
-const THREADS: usize = 4;
-const SESSIONS: usize = PROCESSES as usize * THREADS;
+const THREADS: u8 = 4;
+const SESSIONS: usize = PROCESSES as usize * THREADS as usize;
 
 /// A process of a table; killed when dropped.
 struct Process {
@@ -197,13 +197,13 @@ fn hot_key(numbers: [u32; 3], kills: usize) {
         ..KeysSection::new(0, row_len, 1, processes.clone())
     });
     let mut home = Node::start(&config);
-    let start = |me| {
+    let start = |me: u8| {
         let mut arguments = vec![home.addr().to_string(), list(&processes)];
-        arguments.extend([me, THREADS as u32].map(|number| number.to_string()));
+        arguments.extend([me, THREADS].map(|number| number.to_string()));
         arguments.extend(numbers.map(|number| number.to_string()));
         Process::start("examples/hot_key", &arguments)
     };
-    let mut all: Vec<Process> = (0..PROCESSES.into()).map(start).collect();
+    let mut all: Vec<Process> = (0..PROCESSES).map(start).collect();
     for process in &mut all {
         assert_eq!(process.line(), "joined");
     }

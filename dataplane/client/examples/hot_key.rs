@@ -75,7 +75,7 @@ fn work(keys: &KeySession, plan: &Plan, thread: u32) -> Result<String, KeyError>
         }
         if plan.set_every > 0 && (round + thread * 7) % plan.set_every == plan.set_every - 1 {
             // A number of its own for each set.
-            let number = 1 + session as u32 * plan.rounds + round;
+            let number = 1 + u32::try_from(session).unwrap_or(0) * plan.rounds + round;
             let mut row = vec![0.0; plan.row_len];
             row[plan.row_len - 1] = number as f32;
             keys.set(&[0], &row)?;

@@ -9,34 +9,17 @@
 //! with the numbers of the pushes that are in it.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_engine::role::keys::Slot;
 use weft_wire::Members;
-use weft_wire::keys::{Number, RowEpoch};
+use weft_wire::keys::Number;
 
 use super::KeyError;
+use super::capture::Capture;
 use super::part::{KeptRow, Part, Phase};
-use super::parts::{Parts, Round};
+use super::parts::Parts;
 use super::session::KeySession;
-
-/// Rows that come while a round is open.
-#[derive(Debug, Default)]
-pub(super) struct Capture {
-    is_open: bool,
-    rows: Vec<KeptRow>,
-}
-
-impl Capture {
-    /// A row has come.
-    pub(super) fn take(&mut self, key: u64, epoch: RowEpoch, value: &[f32], lasts: &[Number]) {
-        if self.is_open {
-            let (value, lasts) = (value.to_vec(), lasts.to_vec());
-            self.rows.push(KeptRow { key, epoch, is_copy: false, lasts, value });
-        }
-    }
-}
 
 impl KeySession {
     /// Keeps this process's part of round `round` in a folder that all processes see; each of them
@@ -52,7 +35,7 @@ impl KeySession {
             if let Some(failure) = engine.calls.failure() {
                 return Err(failure.clone());
             }
-            engine.capture = Capture { is_open: true, rows: Vec::new() };
+            engine.capture = Capture::open();
             (engine.process.life(), engine.process.living(), engine.process.run())
         };
         let parts = Parts::new(folder, *self.table(), run);
@@ -68,7 +51,7 @@ impl KeySession {
         let part = |phase, rows| Part { table, round, phase, process, run, living, rows };
         parts.write(&part(Phase::Swept, self.sweep()))?;
         self.wait_for_all(parts, round, Phase::Swept, (life, living), begun)?;
-        let came = std::mem::take(&mut self.shared.lock().capture.rows);
+        let came = self.shared.lock().capture.rows();
         parts.write(&part(Phase::Came, came))?;
         self.wait_for_all(parts, round, Phase::Came, (life, living), begun)?;
         parts.forget_before(round, process);
@@ -159,18 +142,6 @@ impl KeySession {
     pub fn restored(&self) -> Vec<u64> {
         self.shared.lock().restored.iter().copied().collect()
     }
-}
-
-/// Reads the newest whole round on a thread of its own, for it may take long, and hands it over.
-pub(super) fn read_aside(
-    parts: Parts,
-    hand_over: impl FnOnce(Result<Round, KeyError>) + Send + 'static,
-) -> Result<(), KeyError> {
-    std::thread::Builder::new()
-        .name("weft-keys-read".to_owned())
-        .spawn(move || hand_over(parts.newest().map_err(KeyError::from)))
-        .map(drop)
-        .map_err(|error| KeyError::Thread(Arc::new(error)))
 }
 
 /// Keys that are gone through in one turn of the engine's lock.

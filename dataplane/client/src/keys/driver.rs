@@ -15,7 +15,7 @@ use weft_wire::{MacAddr, Nanos};
 
 use super::KeyError;
 use super::calls::Calls;
-use super::checkpoint::{Capture, read_aside};
+use super::capture::{Capture, read_aside};
 use super::config::{KeyConfig, OnLoss};
 use super::parts::Parts;
 use super::shared::{Engine, Shared};

@@ -23,6 +23,7 @@
 //! | `store.rs` | the rows, which they and the engine share |
 //! | `latency.rs` | how long operations take |
 //! | `checkpoint.rs` | keeping a table while it is used, and what was kept |
+//! | `capture.rs` | what the port's thread does for that |
 //! | `part.rs`, `parts.rs` | what is kept, as bytes and as files |
 //! | `calls.rs` | [`KeyTicket`]: calls that wait for others |
 //! | `driver.rs` | the thread that owns the port and the timers |
@@ -39,6 +40,7 @@
 //! call that names a key twice.
 
 mod calls;
+mod capture;
 mod checkpoint;
 mod config;
 mod driver;

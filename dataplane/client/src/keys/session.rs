@@ -16,7 +16,7 @@ use weft_wire::frame::UdpAddr;
 
 use super::KeyError;
 use super::calls::{Calls, KeyTicket, Pending};
-use super::checkpoint::Capture;
+use super::capture::Capture;
 use super::config::{KeyConfig, nanos};
 use super::driver::Driver;
 use super::latency::{KeyLatencies, Latencies, Timed};

@@ -11,7 +11,7 @@ use weft_wire::Nanos;
 
 use super::KeyError;
 use super::calls::Calls;
-use super::checkpoint::Capture;
+use super::capture::Capture;
 use super::config::nanos;
 use super::latency::Latencies;
 use super::parts::Round;

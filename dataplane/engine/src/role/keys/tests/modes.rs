@@ -40,6 +40,8 @@ fn what_the_known_owner_does_not_answer_goes_to_the_box() {
     let lost = rig.take(|passing| passing.to == Some(0));
     rig.run_for(Nanos::from_millis(3));
     assert_eq!(rig.done(1, 1), Some(&None));
+    let at_box = rig.at_box.iter().filter(|passing| passing.what() == Some(What::Access));
+    assert_eq!(at_box.count(), 1, "the repeat went to the box");
     let late = rig.arrive(&lost);
     assert!(late.is_ok(), "{late:?}");
     rig.deliver();
