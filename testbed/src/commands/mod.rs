@@ -49,6 +49,7 @@ use std::io::{IsTerminal as _, Write as _};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weft_process::say::plain;
 use weft_testbed::interrupt;
 use weft_testbed::report::fold;
 use weft_wire::words::Word;
@@ -105,7 +106,7 @@ pub(crate) type Outcome = Result<u8, Failure>;
 /// Writes data. A reader that has gone away (`weft … | head`) is no error.
 pub(crate) fn emit(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(plain(text).as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Exit::Failed.because(anyhow::Error::new(error).context("writing to stdout")))
         }

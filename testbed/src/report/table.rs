@@ -11,6 +11,9 @@ const GAP: usize = 2;
 /// Letters of a name that fit into the first column.
 const NAME_MAX: usize = 16;
 
+/// A cell that is longer moves those behind it. The most that a format can pad to is 65,535.
+const CELL_MAX: usize = 4096;
+
 /// The table; its first row is the head, and every row has as many cells.
 #[must_use]
 pub fn table(rows: &[Vec<String>]) -> String {
@@ -19,7 +22,7 @@ pub fn table(rows: &[Vec<String>]) -> String {
     let is_long = |row: &[String]| row.first().map_or(0, len) > NAME_MAX;
     let width = |column: usize| {
         let rows = rows.iter().filter(|row| column > 0 || !is_long(row));
-        rows.filter_map(|row| row.get(column)).map(len).max().unwrap_or(0)
+        rows.filter_map(|row| row.get(column)).map(len).max().unwrap_or(0).min(CELL_MAX)
     };
     let widths: Vec<usize> = (0..count).map(width).collect();
     let mut out = String::new();
@@ -72,5 +75,8 @@ mod tests {
             table(&[vec!["a".to_owned(), "b".to_owned()], vec![long.to_owned(), "22".to_owned()]]);
         assert_eq!(named, format!("a  b\n{long}\n   22\n"));
         assert_eq!(table(&[]), "");
+        let huge = "x".repeat(100_000);
+        let text = table(&[vec!["a".to_owned(), huge.clone()], vec!["1".to_owned(), huge]]);
+        assert!(text.len() > 200_000);
     }
 }
