@@ -232,7 +232,7 @@ impl Core {
         let before = self.unsaved.take();
         let held = before.as_ref().is_some_and(|unsaved| unsaved.is_urgent);
         let new = self.controller.poll_saved();
-        let Some(saved) = new.or(before.map(|unsaved| unsaved.saved)) else { return };
+        let Some(saved) = new.or_else(|| before.map(|unsaved| unsaved.saved)) else { return };
         let is_new_trouble = retry_at.is_none();
         match self.write_state(&saved) {
             Ok(()) if is_new_trouble => {}
