@@ -1,6 +1,6 @@
 //! What an operator had a box hold is there again after kill -9 of the box, of the controller, and
-//! of both: an allreduce's lease while its workers sum, and a push job's relay while a worker pulls.
-//! Over UDP on loopback: needs `weft-node` and `weft-controller` beside this test.
+//! of both: an allreduce's lease while its workers sum, and a push job's relay while a worker
+//! pulls. Over UDP on loopback: needs `weft-node` and `weft-controller` beside this test.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

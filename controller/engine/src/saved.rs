@@ -3,8 +3,9 @@
 //! Order numbers, versions and open groups are the servers' to tell. Here is the rest: how many
 //! times rows were used (a group id is not to come twice), who was dropped lately (the drop
 //! budget), which server was replaced by its replica, who is paused, jobs that were registered at
-//! run time, and what boxes were told to hold. It may be lost without harm to a model: a controller that has none promotes nobody
-//! before the server itself has said that it did not leave its replica.
+//! run time, and what boxes were told to hold. It may be lost without harm to a model: a controller
+//! that has none promotes nobody before the server itself has said that it did not leave its
+//! replica.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -1,5 +1,5 @@
-//! What a box counts and a controller shows: frames that it refused, by reason; frames that its port
-//! lost; what became of the frames of each band, where its port has queues for them.
+//! What a box counts and a controller shows: frames that it refused, by reason; frames that its
+//! port lost; what became of the frames of each band, where its port has queues for them.
 //!
 //! Every refused frame counts under exactly one reason (DESIGN I7); the order of the checks is
 //! SPEC#checks.

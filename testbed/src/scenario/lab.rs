@@ -224,7 +224,8 @@ impl Scenario {
     /// # Errors
     /// When the lab's address plan is too small.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
-        // Where there is a controller, every host has its own link, on one switch, or on its rack's.
+        // Where there is a controller, every host has its own link, on one switch, or on its
+        // rack's.
         let is_called = self.push.is_some() || self.resize.as_ref().is_some_and(|it| it.lab);
         let mut topology =
             if is_called { topology_of(&self.lab, self.hosts()) } else { self.star() }?;

@@ -38,8 +38,8 @@ pub struct View {
     pub stragglers: Vec<StragglerLine>,
     /// The allreduce jobs that the controller steers, by index.
     pub reduces: Vec<ReduceLine>,
-    /// What did not get into a model, by job; the frames that boxes refused or lost, by box; and the
-    /// messages that the controller refused.
+    /// What did not get into a model, by job; the frames that boxes refused or lost, by box; and
+    /// the messages that the controller refused.
     pub drops: Vec<DropLine>,
     /// The boxes, as configured.
     pub nodes: Vec<NodeLine>,

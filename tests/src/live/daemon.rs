@@ -1,4 +1,5 @@
-//! A program of this build with a configuration that a test wrote: killed and started again at will.
+//! A program of this build with a configuration that a test wrote: killed and started again at
+//! will.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -115,7 +115,8 @@ impl Reduce {
         }
     }
 
-    /// A cohort that did not begin in time makes room for another one, which begins where it was to.
+    /// A cohort that did not begin in time makes room for another one, which begins where it was
+    /// to.
     pub(super) fn resize_unbegun(
         &mut self,
         now_ns: u64,

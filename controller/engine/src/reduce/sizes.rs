@@ -5,7 +5,8 @@
 //! rounds, by bytes, so that a small round between two others, of a loss for example, weighs
 //! little. Old rounds fade, so that a program that cuts its gradients otherwise is followed.
 //!
-//! Invariant: nothing that a worker says moves the skew out of 0 to 1, or the sums over their range.
+//! Invariant: nothing that a worker says moves the skew out of 0 to 1, or the sums over their
+//! range.
 
 use weft_control::Messages;
 

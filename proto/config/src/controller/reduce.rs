@@ -24,8 +24,8 @@ pub struct ReduceConfig {
     pub row: u16,
     /// Where workers may run, by rank: at most as many as these, at most 64.
     pub places: Vec<PlaceConfig>,
-    /// Which of its places a number of workers gets: `order` (default), the first; `consolidate`, on
-    /// as few hosts as possible; `fragments`, on the hosts with least room first; `skew`, as
+    /// Which of its places a number of workers gets: `order` (default), the first; `consolidate`,
+    /// on as few hosts as possible; `fragments`, on the hosts with least room first; `skew`, as
     /// `consolidate` where one tensor is much larger than the others, by what was seen of the
     /// messages, or nothing was seen yet, and else as `fragments`.
     #[serde(default, skip_serializing_if = "Placement::is_default")]

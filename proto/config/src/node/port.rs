@@ -42,9 +42,9 @@ pub struct PortSection {
     /// `udp`: hand runs of frames to the kernel, and take them from it, as one message each, where
     /// it can. On a wire they are the same datagrams, for less CPU; a bridge or queueing discipline
     /// of this host sees packets of up to 64 KiB, and so does an `af_packet` or `dpdk` box, or
-    /// BMv2, at a veth whose offloads are on: switch it off beside those, and in other boxes of a host
-    /// whose link has bands (`[bands]`), or a band waits for a whole run of a later one. Default
-    /// true.
+    /// BMv2, at a veth whose offloads are on: switch it off beside those, and in other boxes of a
+    /// host whose link has bands (`[bands]`), or a band waits for a whole run of a later one.
+    /// Default true.
     #[serde(default = "defaults::yes")]
     pub offload: bool,
     /// Share memory with the workers of this host that ask for it, beside the port: each gets two

@@ -3,8 +3,8 @@
 //! slots. Pure.
 //!
 //! Of a scenario that they do not know there is no prediction: jobs of several sizes, starts or
-//! hosts of servers without slots to wait for, aggregators, plans, rounds that nobody waits for. Jobs that
-//! wait for slots are simulated as if no link were shared.
+//! hosts of servers without slots to wait for, aggregators, plans, rounds that nobody waits for.
+//! Jobs that wait for slots are simulated as if no link were shared.
 //! Source: `weft_jobs::lights`, which says what it leaves out.
 
 use std::collections::HashMap;

@@ -43,9 +43,9 @@ pub struct DropLine {
     pub job: String,
     /// The box; empty: messages to the controller, or it is of a job.
     pub node: String,
-    /// Of a job `dropped`, `void`, `cancelled`, `unreachable`, `install refused`; of a box the reason
-    /// of the check as in metrics, `rx_dropped`, `tx_dropped`, `band_N_full`; or the field of a
-    /// refused message.
+    /// Of a job `dropped`, `void`, `cancelled`, `unreachable`, `install refused`; of a box the
+    /// reason of the check as in metrics, `rx_dropped`, `tx_dropped`, `band_N_full`; or the field
+    /// of a refused message.
     pub what: String,
     /// How many.
     pub count: u64,

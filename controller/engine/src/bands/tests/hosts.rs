@@ -5,8 +5,8 @@ use alloc::vec;
 
 use super::*;
 
-/// Jobs 0 and 1 with their servers on `s0`, jobs 2 and 3 on `s1`; `agent` applies bands on `s0`, and
-/// `plain` is a box there that does not.
+/// Jobs 0 and 1 with their servers on `s0`, jobs 2 and 3 on `s1`; `agent` applies bands on `s0`,
+/// and `plain` is a box there that does not.
 fn two_hosts() -> Controller {
     let bands = BandsConfig { policy: BandPolicy::One, interval_s: 20 };
     let mut config = config(&[500; 4], bands);
