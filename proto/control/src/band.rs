@@ -68,8 +68,9 @@ impl fmt::Display for BandError {
             Self::NotPermitted => "it may not change queues; give it CAP_NET_ADMIN",
             Self::NoDevice => "the interface that [bands] names is not there",
             Self::Foreign => {
-                "the interface has a queueing discipline of somebody else; remove that, or name the \
-                 class for jobs with bands.under"
+                "the interface has a queueing discipline of somebody else, or classes or filters of \
+                 somebody else with the numbers of Weft's; remove them, or name another class with \
+                 children with bands.under"
             }
             Self::NoDiscipline => {
                 "its kernel has no HTB or no u32 filters; load sch_htb and cls_u32"

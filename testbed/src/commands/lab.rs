@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Serialize;
+use tempfile::TempDir;
 use weft_testbed::lab::rootless::{self, Privilege};
 use weft_testbed::lab::{self, LabError, LabName, Topology, left, netns};
 use weft_testbed::scenario::{JobsScenario, Scenario, has_jobs};
@@ -183,6 +184,18 @@ pub(super) fn terminate(child: &Child) {
 /// Begins what a signal must not leave half done.
 pub(super) fn listen() -> Result<(), Failure> {
     interrupt::listen().map_err(|error| Exit::Failed.because(error))
+}
+
+/// A folder for a run's certificates and keys, if it is wanted; it goes with what is returned.
+pub(super) fn keys_folder(is_wanted: bool) -> Result<Option<TempDir>, Failure> {
+    if !is_wanted {
+        return Ok(None);
+    }
+    // A signal that ended the process at once would leave keys behind.
+    listen()?;
+    let folder = tempfile::Builder::new().prefix("weft-certs-").tempdir();
+    let folder = folder.context("cannot make a temporary folder for the run's certificates");
+    folder.map(Some).map_err(|error| Exit::CannotRun.because(error))
 }
 
 /// What a command says that a signal has ended.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use weft_config::to_toml;
@@ -24,7 +24,7 @@ use weft_testbed::run::{
 use weft_testbed::scenario::{SWITCH, Scenario};
 
 use super::certs::now_unix_s;
-use super::lab::{listen, tell_left};
+use super::lab::{keys_folder, listen, tell_left};
 use super::run_args::{IoName, Level, RunArgs, SwitchName, is_factorisation, load, read};
 use super::{
     Exit, Failure, Format, Outcome, emit, progress_bar, report, run_factorisation, run_ground,
@@ -67,11 +67,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     // Boxes are told whole paths, for they may run elsewhere than here.
     let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
     let has_calls = is_push && ground.io != Io::Memory && arguments.level == Level::Live;
-    let keys = (has_calls && !arguments.dry_run)
-        .then(|| tempfile::Builder::new().prefix("weft-certs-").tempdir())
-        .transpose()
-        .context("cannot make a temporary folder for the run's certificates")
-        .map_err(|error| Exit::CannotRun.because(error))?;
+    let keys = keys_folder(has_calls && !arguments.dry_run)?;
     // What is only printed has a name that does not change.
     let printed = absolute.join("certs");
     let certs = has_calls.then(|| keys.as_ref().map_or(&*printed, |keys| keys.path()));

@@ -23,6 +23,7 @@ use weft_testbed::run::{
 use weft_testbed::scenario::JobsScenario;
 
 use super::certs::now_unix_s;
+use super::lab::keys_folder;
 use super::run::{choose_ground, default_directory, in_lab, prepared, process_failure, record};
 use super::run_args::RunArgs;
 use super::{
@@ -41,11 +42,7 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     let name = arguments.name.as_ref().unwrap_or(&scenario.name);
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
     let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
-    let keys = (!arguments.dry_run)
-        .then(|| tempfile::Builder::new().prefix("weft-certs-").tempdir())
-        .transpose()
-        .context("cannot make a temporary folder for the run's certificates")
-        .map_err(|error| Exit::CannotRun.because(error))?;
+    let keys = keys_folder(!arguments.dry_run)?;
     let printed = absolute.join("certs");
     let certs = keys.as_ref().map_or(&*printed, |keys| keys.path());
     let plan = SeveralPlan::new(&scenario, &ground.place, arguments.seed, &absolute, Some(certs))

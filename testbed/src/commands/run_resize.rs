@@ -14,6 +14,7 @@ use weft_testbed::run::{Io, Place, WorkerMessage};
 use weft_testbed::scenario::Scenario;
 
 use super::certs::now_unix_s;
+use super::lab::keys_folder;
 use super::run::{choose_ground, in_lab, loopback_base, process_failure, record};
 use super::run_args::{IoName, Level, RunArgs};
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
@@ -29,11 +30,7 @@ pub(super) fn run(
     let mut record: ResizeRecord = record(&scenario.name, scenario, arguments);
     record.create(directory, RECORD).map_err(|error| Exit::Usage.because(error))?;
     // On loopback only this machine calls.
-    let keys = (place == Place::Lab)
-        .then(|| tempfile::Builder::new().prefix("weft-certs-").tempdir())
-        .transpose()
-        .context("cannot make a temporary folder for the run's certificates")
-        .map_err(|error| Exit::CannotRun.because(error))?;
+    let keys = keys_folder(place == Place::Lab)?;
     let certs = keys.as_ref().map(TempDir::path);
     let plan = ResizePlan::new(scenario, &place, arguments.seed, directory, certs)
         .map_err(|error| Exit::Usage.because(error))?;

@@ -26,8 +26,9 @@ pub struct BandsSection {
     pub rate_bytes_per_sec: Option<u64>,
     /// With `host`: the HTB class, such as `"1:1"`, whose children the classes of jobs are to be:
     /// for an interface that is shaped already, as those of `weft lab` are. It has children, and
-    /// its rate is the link's. Default: none; an interface with a queueing discipline of its own is
-    /// refused.
+    /// its rate is the link's. Weft's have numbers from 100 to 73f there, and 100 Kbit of their
+    /// own; a class of such a number that is otherwise is refused. Default: none; an interface with
+    /// a queueing discipline of its own is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,
     /// With `port`: frames of each of the eight bands that may wait; what finds its band full is

@@ -4,7 +4,7 @@
 //! ignores `-j` there.
 
 use serde_json::Value;
-use weft_control::BandError;
+use weft_control::{BandError, REST_BAND};
 
 use super::{
     BARE_MINOR, ClassId, Family, Found, OWN_MAJOR, Place, REST_MINOR, Root, is_label, split,
@@ -76,10 +76,21 @@ impl Place {
             let words = [after("ceil"), after("cburst")].map(|word| word.map(str::to_owned));
             found.ceil = words[0].clone().zip(words[1].clone()).map(|(ceil, burst)| [ceil, burst]);
         } else if parent == Some(self.parent()) {
-            if id.minor == BARE_MINOR || split(id.minor).is_some() {
-                found.classes.insert(id.minor);
-            } else if found.has_root && id.minor == REST_MINOR {
-                found.has_rest = true;
+            let band = match id.minor {
+                BARE_MINOR => Some(0),
+                REST_MINOR if found.has_root => Some(REST_BAND),
+                minor => split(minor).map(|(band, _)| band),
+            };
+            let Some(band) = band else { return Ok(()) };
+            // Whoever has a class of this number that is not as Weft makes them keeps it.
+            let is_ours = after("rate") == Some(FLOOR_WORD)
+                && after("prio").and_then(|prio| prio.parse().ok()) == Some(band);
+            if !is_ours {
+                return Err(BandError::Foreign);
+            }
+            match id.minor {
+                REST_MINOR if found.has_root => found.has_rest = true,
+                minor => drop(found.classes.insert(minor)),
             }
         }
         Ok(())
@@ -107,6 +118,9 @@ impl Place {
         Ok(())
     }
 }
+
+/// [`FLOOR_BITS_PER_SEC`](super::FLOOR_BITS_PER_SEC) as `tc` writes it.
+const FLOOR_WORD: &str = "100Kbit";
 
 /// What is at the root of an interface.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -229,6 +229,22 @@ fn what_is_somebody_elses_is_refused() {
         assert_eq!(read, Err(BandError::Foreign), "{qdiscs} {classes}");
     }
     assert!(under().read(&root("htb", "1:"), class, "").is_ok());
+    // Classes with the numbers of Weft's that are not as Weft makes them; the last one is.
+    for (theirs, is_ours) in [
+        ("1:100 parent 1:1 prio 5 rate 40Mbit ceil 100Mbit", false),
+        ("1:103 parent 1:1 prio 0 rate 20Mbit ceil 20Mbit", false),
+        ("1:103 parent 1:1 rate 100Kbit ceil 100Mbit", false),
+        ("1:203 parent 1:1 prio 0 rate 100Kbit ceil 100Mbit", false),
+        ("1:103 parent 1:1 leaf 8001: prio 0 rate 100Kbit ceil 100Mbit", true),
+    ] {
+        let classes = format!("{class}class htb {theirs} burst 1600b cburst 1600b \n");
+        let read = under().read(&root("htb", "1:"), &classes, "");
+        assert_eq!(read.is_ok(), is_ours, "{theirs}: {read:?}");
+    }
+    let own = "class htb 5745:2 root rate 100Mbit ceil 100Mbit burst 15512b cburst 15512b \n\
+               class htb 5745:1 parent 5745:2 prio 1 rate 30Mbit ceil 100Mbit burst 1b cburst 1b \n";
+    let read = place(OWN).read(&root("htb", "5745:"), own, "");
+    assert_eq!(read, Err(BandError::Foreign), "another root of this handle");
     assert_eq!(place(OWN).read("no JSON", "", ""), Err(BandError::Failed));
     // A filter of Weft's preference that is not Weft's.
     let filters = r#"[{"pref":22341,"options":{"fh":"801::800","flowid":"1:1"}}]"#;
