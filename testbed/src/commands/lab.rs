@@ -14,7 +14,9 @@ use serde::Serialize;
 use tempfile::TempDir;
 use weft_testbed::lab::rootless::{self, Privilege};
 use weft_testbed::lab::{self, LabError, LabName, Topology, left, netns};
-use weft_testbed::scenario::{JobsScenario, Scenario, has_jobs};
+use weft_testbed::scenario::{
+    FactorisationScenario, JobsScenario, Scenario, has_factorisation, has_jobs,
+};
 
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
 use weft_process::say;
@@ -322,6 +324,9 @@ pub(super) fn load(path: &Path) -> Result<(Topology, Option<LabName>), Failure> 
         let (topology, name) = if has_jobs(&shown, &text).map_err(usage)? {
             let scenario = JobsScenario::parse(&shown, &text).map_err(usage)?;
             (scenario.topology(), scenario.name)
+        } else if has_factorisation(&shown, &text).map_err(usage)? {
+            let scenario = FactorisationScenario::parse(&shown, &text).map_err(usage)?;
+            (scenario.topology(), scenario.name)
         } else {
             let scenario = Scenario::parse(&shown, &text).map_err(usage)?;
             (scenario.topology(), scenario.name)
@@ -374,6 +379,12 @@ mod tests {
                 let topology = JobsScenario::parse("x", &text).unwrap().topology().unwrap();
                 assert!(lab == topology, "{}", path.display());
                 several += 1;
+                continue;
+            }
+            if has_factorisation("x", &text).unwrap() {
+                let topology =
+                    FactorisationScenario::parse("x", &text).unwrap().topology().unwrap();
+                assert!(lab == topology, "{}", path.display());
                 continue;
             }
             let scenario = Scenario::parse("x", &text).unwrap();

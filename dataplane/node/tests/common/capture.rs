@@ -31,13 +31,19 @@ impl Capture {
             socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
             told.send(()).expect("the test waits");
             let (mut frames, mut frame) = (Vec::new(), vec![0; FRAME_LEN_MAX]);
+            let mut until = None;
             loop {
-                // Asked first: what came before it was set is still read.
-                let is_over = is_over.load(Ordering::Relaxed);
+                // Asked first: what came before it was set is still read, but not for ever.
+                if is_over.load(Ordering::Relaxed) {
+                    until.get_or_insert_with(|| Instant::now() + REST);
+                }
                 match socket.read(&mut frame) {
                     Ok(len) => frames.push((Instant::now(), frame[..len].to_vec())),
-                    Err(_) if is_over => return frames,
+                    Err(_) if until.is_some() => return frames,
                     Err(_) => {}
+                }
+                if until.is_some_and(|until| until <= Instant::now()) {
+                    return frames;
                 }
             }
         });
@@ -53,6 +59,8 @@ impl Capture {
 }
 
 const ETH_P_ALL: u16 = 3;
+/// How long what has come is read when nobody wants more.
+const REST: Duration = Duration::from_millis(100);
 /// The kernel gives as much of it as it allows.
 const BUFFER_BYTES: usize = 8 << 20;
 /// A run of frames that the kernel has not yet cut, and then some.
