@@ -201,9 +201,9 @@ struct Windows {
 }
 
 impl Windows {
-    /// Band 0's share of all that left.
+    /// Band 0's share of all that left, but for one burst of others.
     fn share(self) -> f64 {
-        self.first_bytes / self.link_bytes.max(1.0)
+        self.first_bytes / (self.link_bytes - BURST_BYTES).max(1.0)
     }
 
     /// Bytes of band 0 per second.
