@@ -73,10 +73,9 @@ pub struct Core {
     snapshot: Snapshot,
 }
 
-/// What could not be written.
+/// What could not be written; it is tried again when the state is written next.
 struct Unsaved {
     saved: Saved,
-    retry_at: Instant,
     /// Actions depend on it.
     is_urgent: bool,
 }
@@ -180,7 +179,7 @@ impl Core {
         let now_ns = self.now_ns();
         let policy = self.job_policy.as_ref().and_then(|policy| policy.due_in(now_ns));
         let policy = policy.map(|span| Instant::now() + span);
-        let retry = self.unsaved.as_ref().map(|unsaved| unsaved.retry_at);
+        let retry = self.unsaved.as_ref().map(|_| self.saved_at + SAVE_PERIOD);
         engine
             .into_iter()
             .chain(welcome)
@@ -222,28 +221,27 @@ impl Core {
     /// again in a while.
     fn save(&mut self, is_last: bool) {
         let is_due = self.saved_at.elapsed() >= SAVE_PERIOD || is_last;
-        let retry_at = self.unsaved.as_ref().map(|unsaved| unsaved.retry_at);
-        let is_retry = retry_at.is_some_and(|at| is_last || at <= Instant::now());
-        let is_urgent = self.controller.is_save_urgent();
-        if !(is_due || is_retry || is_urgent) {
+        let mut is_urgent = self.controller.is_save_urgent();
+        if !(is_due || is_urgent) {
             return;
         }
         self.saved_at = Instant::now();
         let before = self.unsaved.take();
-        let held = before.as_ref().is_some_and(|unsaved| unsaved.is_urgent);
+        let was_in_trouble = before.is_some();
+        is_urgent |= before.as_ref().is_some_and(|unsaved| unsaved.is_urgent);
         let new = self.controller.poll_saved();
         let Some(saved) = new.or_else(|| before.map(|unsaved| unsaved.saved)) else { return };
-        let is_new_trouble = retry_at.is_none();
         match self.write_state(&saved) {
-            Ok(()) if is_new_trouble => {}
-            Ok(()) => weft_process::say!("weft-controller: the state is saved again"),
+            Ok(()) if was_in_trouble => {
+                weft_process::say!("weft-controller: the state is saved again")
+            }
+            Ok(()) => {}
             Err(error) => {
                 self.snapshot.save_failures += 1;
-                if is_new_trouble {
+                if !was_in_trouble {
                     weft_process::say!("weft-controller: {error}; what depends on it waits");
                 }
-                let (retry_at, is_urgent) = (self.saved_at + SAVE_RETRY, is_urgent || held);
-                self.unsaved = Some(Unsaved { saved, retry_at, is_urgent });
+                self.unsaved = Some(Unsaved { saved, is_urgent });
             }
         }
     }
@@ -390,7 +388,5 @@ const BATCH_MAX: usize = 256;
 const IDLE_MIN: Duration = Duration::from_micros(200);
 /// Greatest time between two looks.
 const IDLE_MAX_NS: u64 = 1_000_000_000;
-/// How long what could not be written waits.
-const SAVE_RETRY: Duration = Duration::from_millis(500);
 /// How often the state is written when nothing is urgent.
 const SAVE_PERIOD: Duration = Duration::from_secs(1);

@@ -1,14 +1,11 @@
 //! The daemon over loopback gRPC, with boxes and workers that are only their streams.
 
-use std::net::{Ipv4Addr, SocketAddr};
+mod common;
+
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
-use tonic::transport::Channel;
-use weft_config::controller::{ControllerConfig, HostConfig, JobConfig};
-use weft_controller::daemon::Daemon;
 use weft_rpc::v1;
 use weft_rpc::v1::command::Command;
 use weft_rpc::v1::nodes_client::NodesClient;
@@ -17,144 +14,7 @@ use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn config() -> ControllerConfig {
-    ControllerConfig {
-        hosts: ["w0", "w1", "s0"].map(HostConfig::named).into(),
-        jobs: vec![JobConfig::new("digits", 1, 1000, ["w0", "w1"], "s0")],
-        ..ControllerConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
-    }
-}
-
-/// A controller on a free port, for as long as the test's runtime lives.
-async fn controller(mut config: ControllerConfig) -> Channel {
-    config.telemetry_period_ms = 50;
-    let daemon = Daemon::bind(config).await.unwrap();
-    let addr = daemon.addr;
-    tokio::spawn(daemon.run(std::future::pending()));
-    let endpoint = Channel::from_shared(format!("http://{addr}")).unwrap();
-    endpoint.connect().await.unwrap()
-}
-
-struct Worker {
-    said: mpsc::Sender<v1::WorkerMessage>,
-    heard: Streaming<v1::WorkerReply>,
-}
-
-impl Worker {
-    async fn attach(channel: &Channel, hello: v1::WorkerHello) -> Self {
-        let (said, outbound) = mpsc::channel(64);
-        said.send(v1::WorkerMessage { message: Some(Said::Hello(hello)) }).await.unwrap();
-        let mut client = WorkersClient::new(channel.clone());
-        let heard = client.attach(ReceiverStream::new(outbound)).await.unwrap().into_inner();
-        Self { said, heard }
-    }
-
-    async fn welcome(channel: &Channel, rank: u32) -> Self {
-        let mut worker = Self::attach(channel, hello(rank)).await;
-        match worker.hear().await {
-            Some(Heard::Welcome(job)) => {
-                assert_eq!((job.chunk_count, job.telemetry_period_ns), (4, 50_000_000));
-            }
-            other => panic!("{other:?}"),
-        }
-        worker
-    }
-
-    async fn hear(&mut self) -> Option<Heard> {
-        let reply = tokio::time::timeout(PATIENCE, self.heard.message()).await.unwrap();
-        reply.ok().flatten()?.message
-    }
-
-    async fn ask(&self, request: v1::TransferRequest) {
-        self.said.send(v1::WorkerMessage { message: Some(Said::Request(request)) }).await.unwrap();
-    }
-}
-
-fn hello(rank: u32) -> v1::WorkerHello {
-    v1::WorkerHello { job: 1, name: None, rank, life: 7, position: None }
-}
-
-fn request(update_id: u64) -> v1::TransferRequest {
-    v1::TransferRequest { update_id, norm: 1.0, max_abs: 1.0, ..v1::TransferRequest::default() }
-}
-
-/// The server's box: it acknowledges, stages and commits everything at once.
-struct Box {
-    said: mpsc::Sender<v1::NodeMessage>,
-    heard: Streaming<v1::Command>,
-    version: u64,
-}
-
-impl Box {
-    async fn attach(channel: &Channel, next_order: u64, version: u64) -> Self {
-        let role = v1::JobRole {
-            job: 1,
-            role: v1::Role::Server.into(),
-            address: "127.0.0.1:22341".into(),
-            next_order,
-            version,
-            ..v1::JobRole::default()
-        };
-        let hello = v1::NodeHello {
-            name: "s0".into(),
-            roles: vec![role],
-            life: 3,
-            ..v1::NodeHello::default()
-        };
-        let (said, outbound) = mpsc::channel(64);
-        let message = v1::node_message::Message::Hello(hello);
-        said.send(v1::NodeMessage { message: Some(message) }).await.unwrap();
-        let mut client = NodesClient::new(channel.clone());
-        let heard = client.attach(ReceiverStream::new(outbound)).await.unwrap().into_inner();
-        let mut node = Self { said, heard, version };
-        assert!(matches!(node.hear().await, Some(Command::Welcome(_))));
-        node
-    }
-
-    async fn hear(&mut self) -> Option<Command> {
-        let command = tokio::time::timeout(PATIENCE, self.heard.message()).await.unwrap();
-        command.ok().flatten()?.command
-    }
-
-    async fn tell(&self, event: v1::event::Event) {
-        let event = v1::Event { job: 1, event: Some(event) };
-        let message = v1::node_message::Message::Event(event);
-        self.said.send(v1::NodeMessage { message: Some(message) }).await.unwrap();
-    }
-
-    /// The next group, acknowledged.
-    async fn install(&mut self) -> v1::GroupDescriptor {
-        loop {
-            match self.hear().await.expect("a command") {
-                Command::Install(group) => {
-                    let event = v1::Installed { group: group.group };
-                    self.tell(v1::event::Event::Installed(event)).await;
-                    return group;
-                }
-                Command::Settled(_) | Command::SetRate(_) | Command::Skip(_) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    async fn commit(&mut self, group: &v1::GroupDescriptor) {
-        self.version += group.members.len() as u64;
-        let staged = v1::Staged { group: group.group };
-        self.tell(v1::event::Event::Staged(staged)).await;
-        let decided = v1::Decided {
-            group: group.group,
-            order: group.order,
-            decision: v1::Decision::Committed.into(),
-            version: self.version,
-            members: group.members.iter().fold(0, |mask, member| mask | 1 << member.rank),
-            norm: 1.0,
-            momentum_norm: 1.0,
-        };
-        self.tell(v1::event::Event::Decided(decided)).await;
-    }
-}
+use common::{Box, PATIENCE, Worker, config, controller, hello, one_granted, request};
 
 #[tokio::test]
 async fn an_update_is_asked_for_granted_and_delivered() {
@@ -289,11 +149,7 @@ async fn a_workers_counters_lower_what_its_uplink_has_to_give() {
 #[tokio::test]
 async fn figures_can_be_read() {
     let channel = controller(config()).await;
-    let mut server = Box::attach(&channel, 0, 0).await;
-    let mut worker = Worker::welcome(&channel, 0).await;
-    worker.ask(request(1)).await;
-    let group = server.install().await;
-    assert!(matches!(worker.hear().await, Some(Heard::Grant(_))));
+    let (mut server, mut worker, group) = one_granted(&channel).await;
     server.commit(&group).await;
     assert!(matches!(worker.hear().await, Some(Heard::Delivered(_))));
     let mut client = StatusClient::new(channel);
@@ -520,107 +376,4 @@ async fn what_a_box_holds_is_installed_and_removed_over_grpc() {
     drop(node);
     let gone = asked.await.unwrap().unwrap_err();
     assert_eq!(gone.code(), tonic::Code::Unavailable, "{gone}");
-}
-
-/// Two operators: the first word counts, and is answered when the job stands still.
-#[tokio::test]
-async fn a_pause_is_answered_at_the_standstill_and_each_word_once() {
-    let channel = controller(config()).await;
-    let mut server = Box::attach(&channel, 0, 0).await;
-    let mut worker = Worker::welcome(&channel, 0).await;
-    worker.ask(request(1)).await;
-    let group = server.install().await;
-    let Some(Heard::Grant(_)) = worker.hear().await else { panic!("not granted") };
-    let mut client = WorkersClient::new(channel.clone());
-    let pause = |name: &str| v1::PauseJobRequest { name: name.into() };
-    let resume = |name: &str| v1::ResumeJobRequest { name: name.into() };
-    let mut other = client.clone();
-    let paused = tokio::spawn(async move { other.pause_job(pause("digits")).await });
-    let mut status = StatusClient::new(channel.clone());
-    let mut state =
-        async || status.read(v1::StatusRequest {}).await.unwrap().into_inner().jobs[0].state();
-    while state().await != v1::JobState::Pausing {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert!(!paused.is_finished(), "what was granted has not finished");
-    let twice = client.pause_job(pause("digits")).await.unwrap_err();
-    assert_eq!(twice.code(), tonic::Code::FailedPrecondition);
-    assert!(twice.message().contains("pausing already"), "{twice}");
-    server.commit(&group).await;
-    let stood = tokio::time::timeout(PATIENCE, paused).await.unwrap().unwrap().unwrap();
-    assert!(stood.into_inner().standstill_ns > 0);
-    assert_eq!(state().await, v1::JobState::Paused);
-    // Nothing is granted, until it goes on.
-    let Some(Heard::Delivered(_)) = worker.hear().await else { panic!("not delivered") };
-    worker.ask(request(2)).await;
-    client.resume_job(resume("digits")).await.unwrap();
-    server.install().await;
-    assert!(matches!(worker.hear().await, Some(Heard::Grant(_))));
-    let running = client.resume_job(resume("digits")).await.unwrap_err();
-    assert_eq!(running.code(), tonic::Code::FailedPrecondition);
-    let unknown = client.pause_job(pause("none")).await.unwrap_err();
-    assert_eq!(unknown.code(), tonic::Code::NotFound);
-    let pushed = v1::ResizeJobRequest { name: "digits".into(), workers: 1 };
-    let pushed = client.resize_job(pushed).await.unwrap_err();
-    assert_eq!(pushed.code(), tonic::Code::FailedPrecondition);
-}
-
-/// Pause, resume, pause: whoever asked for the first one hears that it came to nothing.
-#[tokio::test]
-async fn of_words_that_come_at_once_each_is_answered_as_itself() {
-    let channel = controller(config()).await;
-    let mut server = Box::attach(&channel, 0, 0).await;
-    let mut worker = Worker::welcome(&channel, 0).await;
-    worker.ask(request(1)).await;
-    let group = server.install().await;
-    let Some(Heard::Grant(_)) = worker.hear().await else { panic!("not granted") };
-    let client = WorkersClient::new(channel.clone());
-    let pause = || v1::PauseJobRequest { name: "digits".into() };
-    let (mut first, mut between, mut last) = (client.clone(), client.clone(), client);
-    let words = async {
-        let resume = v1::ResumeJobRequest { name: "digits".into() };
-        tokio::join!(first.pause_job(pause()), between.resume_job(resume), async {
-            let paused = last.pause_job(pause()).await;
-            // In whatever order they came.
-            if paused.is_err() { last.pause_job(pause()).await } else { paused }
-        })
-    };
-    let commit = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        server.commit(&group).await;
-    };
-    let ((first, between, last), ()) = tokio::join!(words, commit);
-    for outcome in [first.map(drop), between.map(drop), last.map(drop)] {
-        let code = outcome.map_or_else(|status| status.code(), |()| tonic::Code::Ok);
-        assert_ne!(code, tonic::Code::Unavailable, "the controller is there");
-    }
-}
-
-/// Nobody hears of a word that the next life would not know.
-#[tokio::test]
-async fn a_word_is_answered_when_it_is_saved() {
-    let directory = tempfile::tempdir().unwrap();
-    let folder = directory.path().join("state");
-    std::fs::create_dir(&folder).unwrap();
-    let state_file = folder.join("controller.json");
-    let config =
-        ControllerConfig { state_file: Some(state_file.to_str().unwrap().into()), ..config() };
-    let channel = controller(config).await;
-    let _server = Box::attach(&channel, 0, 0).await;
-    let mut client = WorkersClient::new(channel.clone());
-    // The disk is gone.
-    std::fs::remove_dir_all(&folder).unwrap();
-    let mut other = client.clone();
-    let pause = v1::PauseJobRequest { name: "digits".into() };
-    let paused = tokio::spawn(async move { other.pause_job(pause).await });
-    tokio::time::sleep(Duration::from_millis(700)).await;
-    assert!(!paused.is_finished(), "it is not saved");
-    let resume = v1::ResumeJobRequest { name: "digits".into() };
-    std::fs::create_dir(&folder).unwrap();
-    let paused = tokio::time::timeout(PATIENCE, paused).await.unwrap().unwrap();
-    paused.unwrap();
-    assert!(std::fs::read_to_string(&state_file).unwrap().contains("paused"));
-    // A resume, too, is on the disk before it is answered.
-    client.resume_job(resume).await.unwrap();
-    assert!(!std::fs::read_to_string(&state_file).unwrap().contains("\"paused\""));
 }

@@ -49,10 +49,9 @@ impl Controller {
             let starts_soon = |group: &Planned| group.start_ns <= soon_ns;
             let mut due = job.planned.iter().rposition(starts_soon).map_or(0, |last| last + 1);
             let arriving = self.flights.arriving(server) as usize;
-            due = due.max(ARRIVING_MIN.saturating_sub(arriving).min(job.planned.len()));
-            if job.is_fair() {
-                due = job.planned.len();
-            }
+            let ahead =
+                if job.is_fair() { usize::MAX } else { ARRIVING_MIN.saturating_sub(arriving) };
+            due = due.max(ahead.min(job.planned.len()));
             for _ in 0..due {
                 if !self.install_next(now_ns, id) {
                     break;

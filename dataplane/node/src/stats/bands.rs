@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use serde::Serialize;
+use weft_control::figures as names;
 use weft_engine::figures::{Figure, FigureKind};
 use weft_io::bands::{BARE, BandCounts, QUEUES};
 use weft_process::metrics::label;
@@ -32,7 +33,7 @@ pub(super) fn reports(lanes: &[LaneSnapshot]) -> Vec<BandReport> {
         let counts = || queues.iter().map(move |queues| &queues[at]);
         BandReport { band, figures: Figures::sum(COUNTERS, counts()).and(GAUGES, counts()) }
     };
-    NAMES.into_iter().enumerate().map(report).collect()
+    names::QUEUES.into_iter().enumerate().map(report).collect()
 }
 
 /// Writes what is not 0 for people.
@@ -51,8 +52,8 @@ pub(super) fn write_metrics(out: &mut String, bands: &[BandReport]) -> fmt::Resu
     figures::write_metrics(out, "band", &things)
 }
 
-const NAMES: [&str; QUEUES] = ["0", "1", "2", "3", "4", "5", "6", "rest", "bare"];
-const _: () = assert!(BARE == QUEUES - 1);
+/// The port's queues in the order of their names.
+const _: () = assert!(names::QUEUES.len() == QUEUES && BARE == QUEUES - 1);
 
 const COUNTERS: &[Figure<BandCounts>] = table![BandCounts:
     sent "Frames of the band that left",

@@ -7,7 +7,8 @@ use serde_json::Value;
 use weft_control::{BandError, REST_BAND};
 
 use super::{
-    BARE_MINOR, ClassId, Family, Found, OWN_MAJOR, Place, REST_MINOR, Root, is_label, split,
+    BARE_MINOR, ClassId, FLOOR_BITS_PER_SEC, Family, Found, OWN_MAJOR, Place, REST_MINOR, Root,
+    is_label, split,
 };
 
 impl Place {
@@ -83,13 +84,14 @@ impl Place {
             };
             let Some(band) = band else { return Ok(()) };
             // Whoever has a class of this number that is not as Weft makes them keeps it.
-            let is_ours = after("rate") == Some(FLOOR_WORD)
+            let floor = format!("{}Kbit", FLOOR_BITS_PER_SEC / 1000);
+            let is_ours = after("rate") == Some(floor.as_str())
                 && after("prio").and_then(|prio| prio.parse().ok()) == Some(band);
             if !is_ours {
                 return Err(BandError::Foreign);
             }
             match id.minor {
-                REST_MINOR if found.has_root => found.has_rest = true,
+                REST_MINOR => found.has_rest = true,
                 minor => drop(found.classes.insert(minor)),
             }
         }
@@ -118,9 +120,6 @@ impl Place {
         Ok(())
     }
 }
-
-/// [`FLOOR_BITS_PER_SEC`](super::FLOOR_BITS_PER_SEC) as `tc` writes it.
-const FLOOR_WORD: &str = "100Kbit";
 
 /// What is at the root of an interface.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,0 +1,109 @@
+//! What operators say to the daemon over gRPC: each word is answered once, as itself, and when it is
+//! saved.
+
+mod common;
+
+use std::time::Duration;
+
+use weft_config::controller::ControllerConfig;
+use weft_rpc::v1;
+use weft_rpc::v1::status_client::StatusClient;
+use weft_rpc::v1::worker_reply::Message as Heard;
+use weft_rpc::v1::workers_client::WorkersClient;
+
+use common::{Box, PATIENCE, config, controller, one_granted, request};
+
+/// Two operators: the first word counts, and is answered when the job stands still.
+#[tokio::test]
+async fn a_pause_is_answered_at_the_standstill_and_each_word_once() {
+    let channel = controller(config()).await;
+    let (mut server, mut worker, group) = one_granted(&channel).await;
+    let mut client = WorkersClient::new(channel.clone());
+    let pause = |name: &str| v1::PauseJobRequest { name: name.into() };
+    let resume = |name: &str| v1::ResumeJobRequest { name: name.into() };
+    let mut other = client.clone();
+    let paused = tokio::spawn(async move { other.pause_job(pause("digits")).await });
+    let mut status = StatusClient::new(channel.clone());
+    let mut state =
+        async || status.read(v1::StatusRequest {}).await.unwrap().into_inner().jobs[0].state();
+    while state().await != v1::JobState::Pausing {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!paused.is_finished(), "what was granted has not finished");
+    let twice = client.pause_job(pause("digits")).await.unwrap_err();
+    assert_eq!(twice.code(), tonic::Code::FailedPrecondition);
+    assert!(twice.message().contains("pausing already"), "{twice}");
+    server.commit(&group).await;
+    let stood = tokio::time::timeout(PATIENCE, paused).await.unwrap().unwrap().unwrap();
+    assert!(stood.into_inner().standstill_ns > 0);
+    assert_eq!(state().await, v1::JobState::Paused);
+    // Nothing is granted, until it goes on.
+    let Some(Heard::Delivered(_)) = worker.hear().await else { panic!("not delivered") };
+    worker.ask(request(2)).await;
+    client.resume_job(resume("digits")).await.unwrap();
+    server.install().await;
+    assert!(matches!(worker.hear().await, Some(Heard::Grant(_))));
+    let running = client.resume_job(resume("digits")).await.unwrap_err();
+    assert_eq!(running.code(), tonic::Code::FailedPrecondition);
+    let unknown = client.pause_job(pause("none")).await.unwrap_err();
+    assert_eq!(unknown.code(), tonic::Code::NotFound);
+    let pushed = v1::ResizeJobRequest { name: "digits".into(), workers: 1 };
+    let pushed = client.resize_job(pushed).await.unwrap_err();
+    assert_eq!(pushed.code(), tonic::Code::FailedPrecondition);
+}
+
+/// Pause, resume, pause: whoever asked for the first one hears that it came to nothing.
+#[tokio::test]
+async fn of_words_that_come_at_once_each_is_answered_as_itself() {
+    let channel = controller(config()).await;
+    let (mut server, _worker, group) = one_granted(&channel).await;
+    let client = WorkersClient::new(channel.clone());
+    let pause = || v1::PauseJobRequest { name: "digits".into() };
+    let (mut first, mut between, mut last) = (client.clone(), client.clone(), client);
+    let words = async {
+        let resume = v1::ResumeJobRequest { name: "digits".into() };
+        tokio::join!(first.pause_job(pause()), between.resume_job(resume), async {
+            let paused = last.pause_job(pause()).await;
+            // In whatever order they came.
+            if paused.is_err() { last.pause_job(pause()).await } else { paused }
+        })
+    };
+    let commit = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        server.commit(&group).await;
+    };
+    let ((first, between, last), ()) = tokio::join!(words, commit);
+    for outcome in [first.map(drop), between.map(drop), last.map(drop)] {
+        let code = outcome.map_or_else(|status| status.code(), |()| tonic::Code::Ok);
+        assert_ne!(code, tonic::Code::Unavailable, "the controller is there");
+    }
+}
+
+/// Nobody hears of a word that the next life would not know.
+#[tokio::test]
+async fn a_word_is_answered_when_it_is_saved() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("state");
+    std::fs::create_dir(&folder).unwrap();
+    let state_file = folder.join("controller.json");
+    let config =
+        ControllerConfig { state_file: Some(state_file.to_str().unwrap().into()), ..config() };
+    let channel = controller(config).await;
+    let _server = Box::attach(&channel, 0, 0).await;
+    let mut client = WorkersClient::new(channel.clone());
+    // The disk is gone.
+    std::fs::remove_dir_all(&folder).unwrap();
+    let mut other = client.clone();
+    let pause = v1::PauseJobRequest { name: "digits".into() };
+    let paused = tokio::spawn(async move { other.pause_job(pause).await });
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(!paused.is_finished(), "it is not saved");
+    let resume = v1::ResumeJobRequest { name: "digits".into() };
+    std::fs::create_dir(&folder).unwrap();
+    let paused = tokio::time::timeout(PATIENCE, paused).await.unwrap().unwrap();
+    paused.unwrap();
+    assert!(std::fs::read_to_string(&state_file).unwrap().contains("paused"));
+    // A resume, too, is on the disk before it is answered.
+    client.resume_job(resume).await.unwrap();
+    assert!(!std::fs::read_to_string(&state_file).unwrap().contains("\"paused\""));
+}
