@@ -1,5 +1,5 @@
-//! What operators say to the daemon over gRPC: each word is answered once, as itself, and when it is
-//! saved.
+//! What operators say to the daemon over gRPC: each word is answered once, as itself, and when it
+//! is saved.
 
 mod common;
 
