@@ -201,9 +201,9 @@ struct Windows {
 }
 
 impl Windows {
-    /// Band 0's share of all that left, but for one burst of others.
+    /// Band 0's share of all that left.
     fn share(self) -> f64 {
-        self.first_bytes / (self.link_bytes - BURST_BYTES).max(1.0)
+        self.first_bytes / self.link_bytes.max(1.0)
     }
 
     /// Bytes of band 0 per second.
@@ -497,5 +497,5 @@ const FULL: u64 = 250;
 /// What a sender keeps in its class: more than these, and less than a class takes.
 const SEND_BUFFER_BYTES: usize = 512 << 10;
 /// Windows in which it is looked.
-const WINDOWS_MIN: u32 = 10;
+const WINDOWS_MIN: u32 = 20;
 const FRAME_BYTES: f64 = 1442.0;

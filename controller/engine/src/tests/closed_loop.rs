@@ -87,14 +87,14 @@ fn planning_gains_over_sharing_and_fifo() {
     for seed in 1..=5 {
         let [mlfabric, fair, fifo] =
             ["mlfabric", "fair", "fifo"].map(|policy| train(policy, Mode::Async, &tuning, seed));
-        assert!(mlfabric.mean_ms < 0.85 * fair.mean_ms, "{mlfabric:?} {fair:?}");
-        assert!(mlfabric.mean_ms < 0.6 * fifo.mean_ms, "{mlfabric:?} {fifo:?}");
+        assert!(mlfabric.mean_ms < 0.75 * fair.mean_ms, "{mlfabric:?} {fair:?}");
+        assert!(mlfabric.mean_ms < 0.55 * fifo.mean_ms, "{mlfabric:?} {fifo:?}");
         assert!(mlfabric.aggregated > 0.25, "{mlfabric:?}");
         tails_ms[0] += mlfabric.p99_ms;
         tails_ms[1] += fair.p99_ms;
     }
     // Sharing has no long tail: whoever waits waits for nobody in particular.
-    assert!(tails_ms[0] < 1.1 * tails_ms[1], "{tails_ms:?}");
+    assert!(tails_ms[0] < 1.05 * tails_ms[1], "{tails_ms:?}");
 }
 
 /// Each of the derived rules is worth its place.
