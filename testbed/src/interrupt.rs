@@ -16,12 +16,14 @@ use weft_process::signals::{INTERRUPTED, ignores_hangup};
 /// The exit status of an interrupted command.
 pub const STATUS: u8 = INTERRUPTED;
 
-/// Makes the signals end this process at once, with [`STATUS`].
+/// Makes the signals end this process at once, with [`STATUS`]. One that came while they were only
+/// noted has not ended it: ask [`is_raised`] afterwards.
 ///
 /// # Errors
 /// The kernel's.
 pub fn end_at_once() -> io::Result<()> {
-    if STATE.get().is_some() {
+    if let Some(state) = STATE.get() {
+        state.at_once.store(true, Ordering::Relaxed);
         return Ok(());
     }
     let state = State::default();

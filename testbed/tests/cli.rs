@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use weft_testbed::report::{
-    Machine, RoundRow, RunOutcome, RunRecord, RunWriter, Surroundings, Verdict,
+    Machine, PauseRow, Record, ResizeOutcome, RoundRow, RunOutcome, RunWriter, Surroundings,
+    Verdict,
 };
 
 fn weft(arguments: &[&str]) -> Output {
@@ -16,18 +17,22 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("one JSON value on standard output")
 }
 
-fn write_run(directory: &Path, verdict: Verdict) {
-    let record = RunRecord {
+fn record<O>(configuration: serde_json::Value) -> Record<O> {
+    Record {
         name: "x".to_owned(),
         weft_version: "0.1.0".to_owned(),
         commit: "unknown".to_owned(),
         started_unix_s: 0,
         arguments: vec![],
         seed: 7,
-        configuration: serde_json::Value::Null,
+        configuration,
         machine: Machine::read(),
         outcome: None,
-    };
+    }
+}
+
+fn write_run(directory: &Path, verdict: Verdict) {
+    let record = record(serde_json::Value::Null);
     let mut writer = RunWriter::create(directory, record).unwrap();
     for round in 0..50 {
         let duration_ns = 1_000_000 + round * 1_000;
@@ -76,6 +81,60 @@ fn report_draws_from_the_directory_alone_and_exits_with_the_verdict() {
     let message = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert!(message.contains("run.json") && message.lines().count() == 1, "{message}");
     assert_eq!(weft(&["report"]).status.code(), Some(2));
+}
+
+fn write_resize(directory: &Path, pauses: Vec<PauseRow>) {
+    let mut record = record(serde_json::json!({"resize": {}}));
+    record.outcome = Some(ResizeOutcome {
+        name: "x".to_owned(),
+        model_identical: true,
+        model_sha256: vec![],
+        reference_sha256: String::new(),
+        pause_s: 0.25,
+        widths: vec![2; pauses.len() + 1],
+        pauses,
+        standstills_s: vec![],
+        rounds: 9,
+        accuracy: 0.5,
+        killed: vec![],
+        kills: vec![],
+        problems: vec![],
+        verdict: Verdict::Ok,
+    });
+    record.create(directory, "run.json").unwrap();
+}
+
+#[test]
+fn a_report_of_resizes_has_a_header_without_any_and_draws_where_it_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let [still, moved] = ["still", "moved"].map(|name| directory.path().join(name));
+    write_resize(&still, vec![]);
+    write_resize(&moved, vec![PauseRow { round: 4, to: 2, pause_s: 0.25, ..Default::default() }]);
+    let report =
+        |path: &Path, more: &[&str]| weft(&[&["report", path.to_str().unwrap()], more].concat());
+    let csv = String::from_utf8(report(&still, &["--format", "csv"]).stdout).unwrap();
+    assert!(csv.starts_with("round,from,to,pause_s,") && csv.lines().count() == 1, "{csv}");
+    assert_eq!(fs::read_to_string(still.join("pauses.csv")).unwrap(), csv);
+    let picture = directory.path().join("mine.svg");
+    let svg = ["--svg", picture.to_str().unwrap()];
+    assert_eq!(report(&still, &svg).status.code(), Some(1), "there is nothing to draw");
+    let drawn = report(&moved, &svg);
+    assert_eq!(drawn.status.code(), Some(0), "{}", String::from_utf8_lossy(&drawn.stderr));
+    assert!(fs::read_to_string(&picture).unwrap().contains("</svg>"));
+    assert!(!moved.join("pauses.svg").exists(), "it was to be elsewhere");
+}
+
+#[test]
+fn a_picture_that_there_is_not_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("jobs");
+    let several: Record<()> = record(serde_json::Value::Null);
+    several.create(&path, "jobs.json").unwrap();
+    let svg = directory.path().join("mine.svg");
+    let output = weft(&["report", path.to_str().unwrap(), "--svg", svg.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--svg is for a run of one job"), "{said}");
 }
 
 #[test]

@@ -6,14 +6,14 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 use weft_config::node::{Io, NodeConfig, PortSection};
 use weft_config::to_toml;
 use weft_tests::live::run::{Ended, Run, changed, digits, ended, weft};
-use weft_tests::live::{PATIENCE, has_dpdk, has_lab, program};
+use weft_tests::live::{PATIENCE, eventually, has_dpdk, has_lab, program};
 
 /// Faults of the command line.
 const FAULTS: [&str; 4] = ["--loss=0.02", "--duplicate=0.02", "--reorder=0.05", "--corrupt=0.01"];
@@ -244,6 +244,26 @@ fn an_interrupted_run_ends_at_once_and_cleans_up() {
         assert_eq!(ended.code, Some(130), "{}", ended.stderr);
         assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
     }
+}
+
+#[test]
+fn a_signal_is_heard_while_a_run_is_proved() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let resize = fs::read_to_string(digits().with_file_name("resize.toml")).expect("a scenario");
+    // Enough to train again that the proof takes much longer than what is allowed below.
+    let path = changed(
+        &resize,
+        directory.path(),
+        &[("rounds = 90", "rounds = 150"), ("batch = 32", "batch = 256")],
+    );
+    let run = Run::start(&path, &["--no-lab"]);
+    let is_proving = || run.out().join("controller.log").exists() && run.children().is_empty();
+    assert!(eventually(PATIENCE, is_proving), "it does not come to the proof");
+    let signalled = Instant::now();
+    run.signal(Signal::SIGINT);
+    let (ended, _) = run.end(PATIENCE);
+    assert!(signalled.elapsed() < Duration::from_secs(1), "{:?}", signalled.elapsed());
+    assert_eq!((ended.code, ended.json), (Some(130), None), "{}", ended.stderr);
 }
 
 /// One line, this exit status, within seconds.

@@ -188,6 +188,16 @@ pub(super) fn listen() -> Result<(), Failure> {
     interrupt::listen().map_err(|error| Exit::Failed.because(error))
 }
 
+/// What a signal must not leave half done is taken down: from now on one ends the command at once,
+/// in the middle of a long computation too.
+pub(super) fn taken_down() -> Result<(), Failure> {
+    interrupt::end_at_once().map_err(|error| Exit::Failed.because(error))?;
+    if interrupt::is_raised() {
+        return Err(interrupted("what ran is taken down, and not judged"));
+    }
+    Ok(())
+}
+
 /// A folder for a run's certificates and keys, if it is wanted; it goes with what is returned.
 pub(super) fn keys_folder(is_wanted: bool) -> Result<Option<TempDir>, Failure> {
     if !is_wanted {

@@ -140,6 +140,15 @@ fn csv_text<T: serde::Serialize>(rows: &[T]) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// The same of rows of which there may be none: the header is there all the same.
+fn csv_table<T: serde::Serialize + Default>(rows: &[T]) -> Result<String, Failure> {
+    if !rows.is_empty() {
+        return csv_text(rows);
+    }
+    let one = csv_text(&[T::default()])?;
+    Ok(one.lines().take(1).map(|header| format!("{header}\n")).collect())
+}
+
 /// A bar that counts up to `len` of what `unit` names; on a terminal only.
 fn progress_bar(len: u64, unit: &str) -> ProgressBar {
     let bar = ProgressBar::new(len);

@@ -20,8 +20,8 @@ pub(crate) struct ReportArgs {
     /// The run's directory, or that of a comparison.
     #[arg(required_unless_present = "columns")]
     directory: Option<PathBuf>,
-    /// Write the histogram here [default: round_times.svg in the run's directory], or a
-    /// comparison's picture [default: compare.svg in its directory].
+    /// Write the histogram here [default: round_times.svg in the run's directory], the picture of
+    /// a comparison [default: compare.svg] or of resizes [default: pauses.svg].
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     svg: Option<PathBuf>,
     /// Explain the columns of a run directory's files instead.
@@ -37,22 +37,27 @@ pub(crate) fn run(arguments: &ReportArgs, format: Format) -> Outcome {
     if let Some(ok) = compare::present(directory, arguments.svg.as_deref(), format)? {
         return Ok(if ok { 0 } else { Exit::Failed as u8 });
     }
-    if let Some(ok) = compare_jobs::present(directory, format)? {
+    if let Some(ok) = run_resize::present(directory, arguments.svg.as_deref(), format)? {
         return Ok(if ok { 0 } else { Exit::Failed as u8 });
     }
-    if let Some(ok) = run_jobs::present(directory, format)? {
-        return Ok(if ok { 0 } else { Exit::Failed as u8 });
-    }
-    if let Some(ok) = run_factorisation::present(directory, format)? {
-        return Ok(if ok { 0 } else { Exit::Failed as u8 });
-    }
-    if let Some(ok) = run_resize::present(directory, format)? {
+    let without_histogram =
+        [compare_jobs::present, run_jobs::present, run_factorisation::present as Present];
+    for present in without_histogram {
+        let Some(ok) = present(directory, format)? else { continue };
+        if arguments.svg.is_some() {
+            let problem = "a run of several jobs has its pictures in its directory and in those of \
+                           its jobs, and a factorisation has none";
+            return Err(Exit::Usage.because(anyhow!("--svg is for a run of one job: {problem}")));
+        }
         return Ok(if ok { 0 } else { Exit::Failed as u8 });
     }
     let report = present(directory, arguments.svg.as_deref(), format)?;
     let ok = report.outcome.is_some_and(|outcome| outcome.verdict == Verdict::Ok);
     Ok(if ok { 0 } else { Exit::Failed as u8 })
 }
+
+/// Prints the report of a directory; `None` if it is of another kind, true if all was well.
+type Present = fn(&Path, Format) -> Result<Option<bool>, Failure>;
 
 /// Prints the report of a run directory, from its files alone, and draws its histogram.
 pub(crate) fn present(

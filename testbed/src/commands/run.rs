@@ -24,7 +24,7 @@ use weft_testbed::run::{
 use weft_testbed::scenario::{SWITCH, Scenario};
 
 use super::certs::now_unix_s;
-use super::lab::{keys_folder, listen, tell_left};
+use super::lab::{keys_folder, listen, taken_down, tell_left};
 use super::run_args::{IoName, Level, RunArgs, SwitchName, is_factorisation, load, read};
 use super::{
     Exit, Failure, Format, Outcome, emit, progress_bar, report, run_factorisation, run_ground,
@@ -108,6 +108,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let (observed, clock) = carry_out(&scenario, &plan, &ground, arguments, &absolute)?;
     let wall_ns = monotonic_ns() - begun_ns;
     drop(keys);
+    taken_down()?;
     let proof = prove(&scenario, &plan, seed, &directory, &observed);
     if !arguments.keep_recordings {
         remove_recordings(&scenario, &directory);

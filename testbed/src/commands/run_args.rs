@@ -36,7 +36,7 @@ pub(crate) struct RunArgs {
     /// [default: the scenario's].
     #[arg(long, value_parser = run_name)]
     pub(super) name: Option<String>,
-    /// Run directory, which must not exist [default: out/NAME-TIME].
+    /// Run directory, which must be empty or not exist [default: out/NAME-TIME].
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Keep a capture of what each box received and sent in the run directory, BOX.pcap. That of a

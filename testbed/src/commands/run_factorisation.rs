@@ -14,6 +14,7 @@ use weft_testbed::run::factorisation::{
 };
 use weft_testbed::scenario::FactorisationScenario;
 
+use super::lab::taken_down;
 use super::run::{choose_ground, default_directory, in_lab, process_failure, record};
 use super::run_args::RunArgs;
 use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, emit_text, progress_bar};
@@ -46,7 +47,10 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     let seen = in_lab(plan.topology.as_ref(), lab, &bar, |lab, stop| {
         carry_out(&plan, lab, &directory, &mut progress, stop)
     })?;
-    let outcome = judge(&plan, &seen.map_err(process_failure)?);
+    let seen = seen.map_err(process_failure)?;
+    taken_down()?;
+    let mut outcome = judge(&plan, &seen);
+    outcome.name.clone_from(&record.name);
     let is_ok = outcome.verdict == Verdict::Ok;
     record.outcome = Some(outcome);
     record.write(&directory, RECORD).map_err(|error| Exit::Failed.because(error))?;
@@ -116,7 +120,7 @@ fn show(directory: &Path, record: &FactorisationRecord, format: Format) -> Resul
 }
 
 fn words(ran: &FactorisationOutcome) -> String {
-    let verdict = if ran.verdict == Verdict::Ok { "ok" } else { "FAILED" };
+    let verdict = ran.verdict.for_people();
     let mode = serde_json::to_value(ran.mode).unwrap_or_default();
     let mode = mode.as_str().unwrap_or_default();
     let mut text = format!(

@@ -23,11 +23,11 @@ use weft_testbed::run::{
 use weft_testbed::scenario::JobsScenario;
 
 use super::certs::now_unix_s;
-use super::lab::keys_folder;
+use super::lab::{keys_folder, taken_down};
 use super::run::{choose_ground, default_directory, in_lab, prepared, process_failure, record};
 use super::run_args::RunArgs;
 use super::{
-    Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, emit_text, progress_bar, report,
+    Exit, Failure, Format, Outcome, csv_table, emit, emit_json, emit_text, progress_bar, report,
 };
 
 pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
@@ -65,6 +65,7 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     let (seen, words) = carry_out(&plan, arguments, &absolute, keys.as_ref().map(TempDir::path))?;
     let wall_ns = monotonic_ns() - begun_ns;
     drop(keys);
+    taken_down()?;
     let mut rows = Vec::with_capacity(plan.jobs.len());
     let mut is_degraded = false;
     for ((job, mut writer), seen) in plan.jobs.iter().zip(writers).zip(&seen) {
@@ -86,6 +87,10 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
             wall_ns,
         };
         let mut outcome = run.outcome(Io::Udp, job.seed);
+        if let Some(push) = &mut outcome.push {
+            // What a server's port counts is other jobs' too.
+            push.downlink_utilisation = None;
+        }
         is_degraded |= !run.degraded().is_empty();
         let judged = seen.steered.as_ref().map(|it| steered(job, it, &mut outcome)).transpose();
         let judged = judged.map_err(|error| Exit::Failed.because(error))?;
@@ -228,7 +233,7 @@ pub(super) fn present(directory: &Path, format: Format) -> Result<Option<bool>, 
     match format {
         Format::Text => emit_text(&jobs_text(&found))?,
         Format::Json => emit_json(&found)?,
-        Format::Csv => emit_csv(rows)?,
+        Format::Csv => emit(&csv_table(rows)?)?,
     }
     for (files, folder) in files.iter().zip(&folders) {
         report::draw(folder, None, files)?;

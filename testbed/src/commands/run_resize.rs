@@ -8,16 +8,16 @@ use tempfile::TempDir;
 use weft_process::say;
 use weft_testbed::certs::Folder;
 use weft_testbed::lab;
-use weft_testbed::report::{ResizeOutcome as Ran, ResizeRecord, pauses_svg};
+use weft_testbed::report::{ResizeOutcome as Ran, ResizeRecord, Verdict, pauses_svg};
 use weft_testbed::run::resize::{ResizePlan, judge, run as carry_out};
 use weft_testbed::run::{Io, Place, WorkerMessage};
 use weft_testbed::scenario::Scenario;
 
 use super::certs::now_unix_s;
-use super::lab::keys_folder;
+use super::lab::{keys_folder, taken_down};
 use super::run::{choose_ground, in_lab, loopback_base, process_failure, record};
 use super::run_args::{IoName, Level, RunArgs};
-use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
+use super::{Exit, Failure, Format, Outcome, csv_table, emit, emit_json, emit_text, progress_bar};
 
 /// Runs it over UDP: in a lab, if the scenario wants one, or on loopback.
 pub(super) fn run(
@@ -56,11 +56,14 @@ pub(super) fn run(
     })?;
     drop(keys);
     let seen = seen.map_err(process_failure)?;
-    let ran = judge(scenario, arguments.seed, &seen).map_err(|error| Exit::Usage.because(error))?;
-    let is_ok = ran.problems.is_empty();
+    taken_down()?;
+    let mut ran =
+        judge(scenario, arguments.seed, &seen).map_err(|error| Exit::Usage.because(error))?;
+    ran.name.clone_from(&record.name);
+    let is_ok = ran.verdict == Verdict::Ok;
     record.outcome = Some(ran);
     record.write(directory, RECORD).map_err(|error| Exit::Failed.because(error))?;
-    show(directory, &record, format)?;
+    show(directory, None, &record, format)?;
     say!("weft: run directory {}", directory.display());
     Ok(if is_ok { 0 } else { Exit::Failed as u8 })
 }
@@ -114,38 +117,45 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// Prints the report of a run directory, and draws its table and picture; `None` if it is not that
 /// of such a run. True when the verdict was good.
-pub(super) fn present(directory: &Path, format: Format) -> Result<Option<bool>, Failure> {
+pub(super) fn present(
+    directory: &Path,
+    svg: Option<&Path>,
+    format: Format,
+) -> Result<Option<bool>, Failure> {
     // Whoever reads the directories of other runs says what is wrong with one that cannot be read.
     let Ok(text) = fs::read_to_string(directory.join(RECORD)) else { return Ok(None) };
     let Ok(record) = serde_json::from_str::<ResizeRecord>(&text) else { return Ok(None) };
     if !record.has_resizes() {
         return Ok(None);
     }
-    show(directory, &record, format)?;
-    Ok(Some(record.outcome.is_some_and(|ran| ran.problems.is_empty())))
+    show(directory, svg, &record, format)?;
+    Ok(Some(record.outcome.is_some_and(|ran| ran.verdict == Verdict::Ok)))
 }
 
-fn show(directory: &Path, record: &ResizeRecord, format: Format) -> Result<(), Failure> {
+fn show(
+    directory: &Path,
+    svg: Option<&Path>,
+    record: &ResizeRecord,
+    format: Format,
+) -> Result<(), Failure> {
     let Some(ran) = &record.outcome else {
         let problem = anyhow!("the run in {} has not ended", directory.display());
         return Err(Exit::Failed.because(problem));
     };
     match format {
         Format::Json => emit_json(ran)?,
-        Format::Csv => emit_csv(&ran.pauses)?,
+        Format::Csv => emit(&csv_table(&ran.pauses)?)?,
         Format::Text => emit_text(&words(ran))?,
     }
-    let mut table = csv::Writer::from_writer(Vec::new());
-    for pause in &ran.pauses {
-        table.serialize(pause).map_err(|error| Exit::Failed.because(error))?;
-    }
-    let table = table.into_inner().map_err(|error| Exit::Failed.because(anyhow!("{error}")))?;
-    write(&directory.join(TABLE), &String::from_utf8_lossy(&table))?;
+    write(&directory.join(TABLE), &csv_table(&ran.pauses)?)?;
     let title = format!("{}: pauses of its resizes", record.title());
     let picture = pauses_svg(&title, &ran.pauses).map_err(|error| Exit::Failed.because(error))?;
     if let Some(picture) = picture {
-        write(&directory.join(PICTURE), &picture)?;
-        say!("weft: {TABLE} and {PICTURE} in {}", directory.display());
+        let path = svg.map_or_else(|| directory.join(PICTURE), Path::to_owned);
+        write(&path, &picture)?;
+        say!("weft: {TABLE} in {}, a picture in {}", directory.display(), path.display());
+    } else if svg.is_some() {
+        return Err(Exit::Failed.because(anyhow!("nothing was resized, so no picture")));
     }
     Ok(())
 }
@@ -162,7 +172,7 @@ fn words(ran: &Ran) -> String {
     let mut text = format!(
         "{}: {}, {} rounds with {} workers, accuracy {:.3}\n",
         ran.name,
-        ran.verdict,
+        ran.verdict.for_people(),
         ran.rounds,
         widths.join(", then "),
         ran.accuracy,

@@ -18,7 +18,7 @@ use weft_testbed::interrupt;
 use weft_testbed::operator::{Operator, OperatorError};
 use weft_testbed::top::{View, draw, text};
 
-use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, lab};
+use super::{Exit, Failure, Format, Outcome, csv_table, emit, emit_json, emit_text, lab};
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
@@ -77,7 +77,7 @@ fn once(reader: &mut Reader<'_>, format: Format) -> Outcome {
     match format {
         Format::Text => emit_text(&text(&view))?,
         Format::Json => emit_json(&view)?,
-        Format::Csv => emit_csv(&view.jobs)?,
+        Format::Csv => emit(&csv_table(&view.jobs)?)?,
     }
     Ok(0)
 }

@@ -5,7 +5,7 @@
 //! run crashed still says what was run; no run overwrites another.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -118,13 +118,18 @@ impl RunWriter {
 }
 
 impl<O: Serialize> Record<O> {
-    /// Makes the directory, with this record as its first file.
+    /// Makes the directory, with this record as its first file. One that is there must be empty:
+    /// a run overwrites nothing.
     ///
     /// # Errors
-    /// When a run is there already, or the file cannot be written.
+    /// When something is there already, or the file cannot be written.
     pub fn create(&self, directory: &Path, file: &str) -> Result<(), FilesError> {
-        if directory.join(file).exists() {
-            return Err(FilesError::Exists { directory: directory.to_owned() });
+        match fs::read_dir(directory).map(|mut entries| entries.next().is_some()) {
+            Ok(true) => return Err(FilesError::Exists { directory: directory.to_owned() }),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(FilesError::io(directory, error));
+            }
+            Ok(false) | Err(_) => {}
         }
         fs::create_dir_all(directory).map_err(|e| FilesError::io(directory, e))?;
         self.write(directory, file)
@@ -222,8 +227,8 @@ fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), FilesError> {
 /// What is wrong with a run directory.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// A run is there already.
-    #[error("{} already holds a run; pass another --out", directory.display())]
+    /// Something is there already.
+    #[error("{} is there already and not empty; pass another --out", directory.display())]
     Exists {
         /// Where.
         directory: PathBuf,
@@ -234,7 +239,7 @@ pub enum FilesError {
         /// Which.
         path: PathBuf,
         /// Why.
-        reason: std::io::Error,
+        reason: io::Error,
     },
     /// A table has a wrong row.
     #[error("{}: {reason}", path.display())]
@@ -257,7 +262,7 @@ pub enum FilesError {
 }
 
 impl FilesError {
-    fn io(path: &Path, reason: std::io::Error) -> Self {
+    fn io(path: &Path, reason: io::Error) -> Self {
         Self::Io { path: path.to_owned(), reason }
     }
 

@@ -50,7 +50,7 @@ pub struct JobRow {
     /// Its name, and its directory's.
     pub job: String,
     /// `ok` or `failed`.
-    pub verdict: String,
+    pub verdict: Verdict,
     /// When it came, after the first job might.
     pub start_s: f64,
     /// How long it waited for slots before its workers were started.
@@ -135,10 +135,7 @@ pub fn jobs_text(report: &JobsReport) -> String {
     match &report.outcome {
         None => out += "the run did not end\n",
         Some(outcome) => {
-            let verdict = match outcome.verdict {
-                Verdict::Ok => "ok",
-                Verdict::Failed => "FAILED",
-            };
+            let verdict = outcome.verdict.for_people();
             let policy = outcome.policy.as_deref().unwrap_or("none");
             let (name, count) = (&report.name, outcome.jobs.len());
             // Writing to a string does not fail.
@@ -182,7 +179,7 @@ pub fn jobs_text(report: &JobsReport) -> String {
 fn cells(row: &JobRow) -> Vec<String> {
     vec![
         row.job.clone(),
-        row.verdict.clone(),
+        row.verdict.for_people().to_owned(),
         format!("{:.1} s", row.start_s),
         format!("{:.2} s", row.jct_s),
         row.predicted_jct_s.map_or_else(|| "-".to_owned(), |jct_s| format!("{jct_s:.2} s")),

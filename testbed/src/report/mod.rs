@@ -121,13 +121,25 @@ impl RunOutcome {
 }
 
 /// The verdict of a run.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Everything held.
     Ok,
     /// Something did not.
+    #[default]
     Failed,
+}
+
+impl Verdict {
+    /// As text shows it: what failed is not to be overlooked.
+    #[must_use]
+    pub fn for_people(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "FAILED",
+        }
+    }
 }
 
 /// What a run directory says, computed from its files.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::histogram::{Bin, Quantiles, bins};
-use super::{Report, Verdict, push, surroundings};
+use super::{Report, push, surroundings};
 
 /// The report for people.
 #[must_use]
@@ -80,11 +80,7 @@ fn outcome(out: &mut String, report: &Report) {
         let _ = writeln!(out, "verdict   none: the run did not end");
         return;
     };
-    let verdict = match outcome.verdict {
-        Verdict::Ok => "ok",
-        Verdict::Failed => "FAILED",
-    };
-    let _ = writeln!(out, "verdict   {verdict}");
+    let _ = writeln!(out, "verdict   {}", outcome.verdict.for_people());
     for reason in &outcome.reasons {
         let _ = writeln!(out, "          {reason}");
     }

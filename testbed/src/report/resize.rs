@@ -4,6 +4,7 @@
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::Verdict;
 use super::page::{LETTERS, SvgError, bound, colour, legend, page, room_for};
 use super::record::Record;
 
@@ -39,12 +40,12 @@ pub struct ResizeOutcome {
     pub kills: Vec<KillRow>,
     /// What went wrong, for people.
     pub problems: Vec<String>,
-    /// `passed` or `failed`.
-    pub verdict: String,
+    /// Whether all of it held.
+    pub verdict: Verdict,
 }
 
 /// A resize.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct PauseRow {
     /// Its first round.
     pub round: u64,

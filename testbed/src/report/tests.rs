@@ -106,6 +106,19 @@ fn a_run_directory_is_read_back_as_written_and_never_overwritten() {
 }
 
 #[test]
+fn a_run_takes_an_empty_directory_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(RunWriter::create(directory.path(), record(None)).unwrap());
+    let notes = tempfile::tempdir().unwrap();
+    std::fs::write(notes.path().join("rounds.csv"), "mine").unwrap();
+    let refused = RunWriter::create(notes.path(), record(None)).unwrap_err();
+    assert!(matches!(refused, FilesError::Exists { .. }), "{refused}");
+    assert_eq!(std::fs::read(notes.path().join("rounds.csv")).unwrap(), b"mine");
+    let file = RunWriter::create(&notes.path().join("rounds.csv"), record(None)).unwrap_err();
+    assert!(matches!(file, FilesError::Io { .. }), "{file}");
+}
+
+#[test]
 fn a_run_that_crashed_still_says_what_it_was() {
     let directory = tempfile::tempdir().unwrap();
     drop(RunWriter::create(directory.path(), record(None)).unwrap());

@@ -105,6 +105,12 @@ impl Run {
         workers.into_iter().map(Pid::from_raw).collect()
     }
 
+    /// All processes that it started and that have not ended.
+    #[must_use]
+    pub fn children(&self) -> Vec<i32> {
+        children(self.child.id())
+    }
+
     /// Waits until all `count` workers run and the first rounds are over.
     ///
     /// # Panics

@@ -9,7 +9,7 @@ use weft_rpc::v1;
 
 use super::live::Seen;
 use super::worker::scaled_rate;
-use crate::report::{PauseRow, ResizeOutcome as Outcome};
+use crate::report::{PauseRow, ResizeOutcome as Outcome, Verdict};
 use crate::scenario::{JobSection, ScaleExponent, Scenario};
 use crate::workload::digits::{Trainer, TrainerConfig, TrainerError, model_bytes, sha256_hex};
 use crate::workload::reference::{Reference, ReferenceConfig, ReferenceError};
@@ -76,7 +76,7 @@ pub fn judge(scenario: &Scenario, seed: u64, seen: &Seen) -> Result<Outcome, Jud
         accuracy: seen.finished.first().map_or(0.0, |(_, summary)| summary.accuracy),
         killed: seen.killed.clone(),
         kills: seen.kills.clone(),
-        verdict: if problems.is_empty() { "passed" } else { "failed" }.to_owned(),
+        verdict: if problems.is_empty() { Verdict::Ok } else { Verdict::Failed },
         problems,
     })
 }

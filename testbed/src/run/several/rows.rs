@@ -17,11 +17,7 @@ pub fn row(job: &JobPlan, seen: &JobSeen, proof: Option<&Proof>, outcome: &RunOu
     };
     JobRow {
         job: job.name.clone(),
-        verdict: match outcome.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Failed => "failed",
-        }
-        .to_owned(),
+        verdict: outcome.verdict,
         start_s: job.start.as_secs_f64(),
         waited_s: seen.waited_ns as f64 / 1e9,
         jct_s: (seen.waited_ns + completion_ns(observed, proof)) as f64 / 1e9,
@@ -80,7 +76,7 @@ pub fn outcome(
     words: Vec<WordRow>,
 ) -> JobsOutcome {
     let is_heeded = words.iter().all(|word| word.problem.is_none() && word.seen_ms.is_some());
-    let is_ok = is_heeded && jobs.iter().all(|(row, _)| row.verdict == "ok");
+    let is_ok = is_heeded && jobs.iter().all(|(row, _)| row.verdict == Verdict::Ok);
     let mut reasons: Vec<String> = degraded.into_iter().cloned().collect();
     for (row, own) in &jobs {
         // What all of them say is said once.
