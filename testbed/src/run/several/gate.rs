@@ -87,9 +87,20 @@ impl Gate {
         self.jobs.get(index).is_some_and(|job| job.is_running)
     }
 
+    /// A policy may say who starts one at a time, so it is asked until it has nothing more to say.
     fn decide(&mut self, now_ns: u64) -> Result<(), GateError> {
-        self.decision.clear();
-        self.scheduler.poll(now_ns, &mut self.decision)?;
+        loop {
+            self.decision.clear();
+            self.scheduler.poll(now_ns, &mut self.decision)?;
+            if self.decision.changes.is_empty() {
+                return Ok(());
+            }
+            self.start()?;
+        }
+    }
+
+    /// Starts whom the decision names.
+    fn start(&mut self) -> Result<(), GateError> {
         for change in &self.decision.changes {
             let found = self.jobs.iter_mut().find(|job| job.id == Some(change.id));
             let waits = |job: &&mut GatedJob| !job.is_running && job.job.gpus == change.gpus;
@@ -140,6 +151,18 @@ mod tests {
             let next = if third_runs { 2 } else { 1 };
             gate.handle_end(20, next).expect("it ends");
             assert_eq!(running(&gate), [false, third_runs, !third_runs], "{policy}");
+        }
+    }
+
+    #[test]
+    fn all_that_fit_start_when_one_ends() {
+        for policy in ["fifo", "fjf"] {
+            let jobs = [4, 1, 3].map(|width| gated(&format!("w{width}"), width, 0, 1));
+            let mut gate = Gate::new(policy, 4, jobs.to_vec()).expect("a policy");
+            (0..3).for_each(|index| gate.handle_arrival(0, index).expect("it comes"));
+            assert_eq!(running(&gate), [true, false, false], "{policy}");
+            gate.handle_end(10, 0).expect("it ends");
+            assert_eq!(running(&gate), [false, true, true], "{policy}");
         }
     }
 
