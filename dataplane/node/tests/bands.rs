@@ -163,13 +163,13 @@ fn what_a_node_lacks_is_one_clear_answer() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    // A box that has no [bands] is not asked.
+    // A box that has no [bands] is not asked, and nobody is said to have a band.
     let node = rig.start(&rig.config("bands-none", None));
     while !rig.status().nodes.iter().any(|node| node.name == "s0" && node.is_attached) {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let jobs = rig.status().jobs;
-    assert!(jobs.iter().all(|job| job.band.is_some() && job.band_boxes_awaited == 0), "{jobs:?}");
+    let jobs = rig.refused("no box of its server's host applies bands").jobs;
+    assert!(jobs.iter().all(|job| job.band.is_none() && job.band_boxes_awaited == 0), "{jobs:?}");
     node.end(Signal::SIGINT);
 }
 
