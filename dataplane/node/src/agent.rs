@@ -207,10 +207,8 @@ impl Agent {
     fn not_accepted(&mut self, error: &(dyn std::error::Error + 'static)) -> bool {
         let refused = tls::refusal(error);
         if let Some(reason) = refused.as_ref().filter(|_| refused != self.refused) {
-            weft_process::say!(
-                "weft-node: no stream to the controller at {}: {reason}",
-                self.dialler.uri()
-            );
+            let uri = self.dialler.uri();
+            weft_process::say!("weft-node: no stream to the controller at {uri}: {reason}");
             self.refused = refused;
         }
         false

@@ -117,10 +117,9 @@ fn every_word_about_a_band_is_answered() {
         device: None,
         ..BandsSection::host(String::new(), Some(1_000_000))
     };
-    for (name, at, bands, of_a_job) in [
-        ("answered-none", 1, None, "BAND_ERROR_NO_BANDS"),
-        ("answered-port", 2, Some(port), ""),
-    ] {
+    for (name, at, bands, of_a_job) in
+        [("answered-none", 1, None, "BAND_ERROR_NO_BANDS"), ("answered-port", 2, Some(port), "")]
+    {
         let controller = Controller::start();
         let node = node(name, at, &controller, bands);
         let none = "BAND_ERROR_OUT_OF_RANGE";
