@@ -245,19 +245,22 @@ pub fn write_text(snapshot: &Snapshot) -> String {
             let count = counters.installs_refused;
             let _ = writeln!(text, "  groups are refused ({count} times) by {}", job.refusing);
         }
-        if let Some(band) = job.bands.band {
-            let BandStatus { label, boxes_done, boxes_awaited, refused, .. } = &job.bands;
+        let BandStatus { label, band, boxes_done, boxes_awaited, refused } = &job.bands;
+        if let Some(band) = band {
             let _ = write!(
                 text,
                 "  band {band} for frames with DSCP {label}, at {boxes_done} boxes, {boxes_awaited} \
                  to answer, {} changes",
                 counters.band_changes
             );
-            let _ = match refused.as_str() {
-                "" => writeln!(text),
-                refused => writeln!(text, "; refused by {refused}"),
-            };
+        } else if !refused.is_empty() {
+            let _ = write!(text, "  no band");
         }
+        let _ = match (band, refused.as_str()) {
+            (None, "") => Ok(()),
+            (Some(_), "") => writeln!(text),
+            (_, refused) => writeln!(text, ": {refused}"),
+        };
     }
     for job in &status.reduces {
         reduces::write_text(&mut text, job);
