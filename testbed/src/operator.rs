@@ -1,6 +1,7 @@
 //! What an operator asks of a controller, over gRPC: a call, and the one answer or why there is
 //! none.
 
+use std::error::Error as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -199,8 +200,11 @@ impl Operator {
                 tonic::Code::DeadlineExceeded | tonic::Code::Cancelled if is_late => {
                     OperatorError::Silent { seconds: self.timeout.as_secs_f64() }
                 }
-                // That it may not is the controller's own word.
-                tonic::Code::PermissionDenied | tonic::Code::Unauthenticated => {
+                // That it may not is the controller's own word; what comes of a connection that broke
+                // has the same code, and a source.
+                tonic::Code::PermissionDenied | tonic::Code::Unauthenticated
+                    if status.source().is_none() =>
+                {
                     OperatorError::Said(status)
                 }
                 _ => match tls::refusal(&status) {
