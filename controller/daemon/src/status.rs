@@ -84,6 +84,8 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
             grant_mean_ns: mean(counters.grant_sum_ns, counters.granted),
             delay_max: counters.delay_max,
             replans_failure: counters.replans_failure,
+            replans_words: counters.replans_words,
+            replans_bands: counters.replans_bands,
             replans_late: counters.replans_late,
             replans_bandwidth: counters.replans_bandwidth,
             replica: job.replica.map(|replica| v1::ReplicaStatus {

@@ -8,6 +8,7 @@ use weft_io::Port;
 use weft_io::fault::{Fault, FaultConfig, FaultRates, member_seed};
 use weft_io::shm::{ShmConfig, ShmPort};
 use weft_io::udp::{UdpConfig, UdpPort};
+use weft_process::say::chain;
 
 use super::additions::FRAMES_WITH_DELAY;
 use super::plan::WorkerPlan;
@@ -70,7 +71,7 @@ pub fn run<P: Port<Frame: Send> + Send + 'static>(
     };
     say(match summary {
         Ok(summary) => WorkerMessage::Done(Box::new(summary)),
-        Err(error) => failed(format!("{error:#}")),
+        Err(error) => failed(chain(error.as_ref())),
     });
 }
 
@@ -94,14 +95,4 @@ pub(super) fn fault_config(section: &FaultSection, link_delay_us: u64, seed: u64
         link_delay_ns: link_delay_us.saturating_mul(1000),
         ..FaultConfig::default()
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

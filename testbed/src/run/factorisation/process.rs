@@ -31,7 +31,7 @@ pub fn run(
     match carry_out(plan, directory, opened, say) {
         Ok(summary) => say(ProcessMessage::Done(Box::new(summary))),
         Err(error) => {
-            let error = format!("{error:#}");
+            let error = weft_process::say::chain(error.as_ref());
             say(ProcessMessage::Failed { at_ns: monotonic_ns(), error });
         }
     }
