@@ -102,7 +102,7 @@ impl World {
     /// Somebody asks for the job by and by, and must hear who is missing.
     pub(super) fn press(&mut self, count: u64) {
         if !self.dead.is_empty() {
-            self.say(if count % 2 == 0 { Word::Resume } else { Word::Pause });
+            self.say(if count.is_multiple_of(2) { Word::Resume } else { Word::Pause });
             self.push(1700 * MS, Event::Press(count + 1));
         }
     }
