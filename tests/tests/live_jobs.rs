@@ -66,7 +66,7 @@ fn each_of_several_jobs_has_the_bits_of_its_own_reference() {
     assert!(rows[0]["barrier_wait_mean_ms"].as_f64() > Some(0.0), "{json}");
     // Not 0: nobody measures them there.
     for key in ["barrier_wait_mean_ms", "barrier_wait_p99_ms", "barrier_wait_variance_ms2"] {
-        assert_eq!(rows[1].get(key), Some(&serde_json::Value::Null), "{key}");
+        assert_eq!(rows[1].get(key), Some(&Value::Null), "{key}");
     }
     let chunks = |key: &str| rows[0][key].as_u64().expect("a count");
     assert!(chunks("chunks_aggregated") + chunks("chunks_direct") > 0, "{json}");
