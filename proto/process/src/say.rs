@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Link(&'static str, Option<Box<Link>>);
+    struct Link(&'static str, Option<Box<Self>>);
 
     impl fmt::Display for Link {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
