@@ -5,7 +5,7 @@
 //! | `job` | what is known of a job |
 //! | `words` | what people and policies may have it do |
 //! | `steps` | which round workers stop before, and when a cohort is over |
-//! | `stop` | how long a stop may take, and what is said of one that takes longer |
+//! | `stop`, `stopping` | how long a stop may take, and what is said of one that takes longer |
 //! | `begin`, `beginning` | when a cohort has begun, and what becomes of one that does not |
 //! | `holding` | what the box is told to hold, one command at a time |
 //! | `placing` | which places a cohort gets (pure) |
@@ -43,6 +43,7 @@ mod sizes;
 mod status;
 mod steps;
 mod stop;
+mod stopping;
 mod words;
 
 pub(super) use job::Reduce;

@@ -28,7 +28,7 @@ use super::beginning::Beginning;
 use super::places::placed;
 use super::saved::SavedReduce;
 use super::sizes::Sizes;
-use super::stop::Stopping;
+use super::stopping::Stopping;
 use crate::message::NodeId;
 use crate::steered::{PauseStatus, Resize, Steerer};
 

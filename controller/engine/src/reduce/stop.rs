@@ -14,22 +14,7 @@ use alloc::vec::Vec;
 use weft_control::Halt;
 
 use super::job::{Out, Phase, Reduce, Why, Worker};
-
-/// What a stop waits for, and since when.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stopping {
-    /// A worker without a stream.
-    missing_since_ns: Option<u64>,
-    /// The stop itself, or what is kept of it afterwards.
-    since_ns: Option<(Part, u64)>,
-}
-
-/// A part of a stop that has a time of its own.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Part {
-    Standstill,
-    Checkpoint,
-}
+use super::stopping::{Part, Stopping};
 
 impl Reduce {
     /// When a stop is given up.
