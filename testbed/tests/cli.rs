@@ -43,6 +43,7 @@ fn write_run(directory: &Path, verdict: Verdict) {
         reasons: vec![],
         io_requested: "memory".to_owned(),
         io: "memory".to_owned(),
+        worker_io: "memory".to_owned(),
         rounds: 50,
         rounds_per_second: 10.0,
         accuracy: 0.96,

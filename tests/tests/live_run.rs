@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
-use serde_json::Value;
+use serde_json::{Value, json};
 use weft_config::node::{Io, NodeConfig, PortSection};
 use weft_config::to_toml;
 use weft_tests::live::run::{Ended, Run, changed, digits, ended, weft};
@@ -92,6 +92,25 @@ fn every_port_gives_the_same_model() {
     assert!(models.iter().all(|(_, model)| *model == models[0].1), "{models:?}");
     let other = lossless_model("20", "2");
     assert_ne!(models[0].1, other.as_str(), "another seed is another model");
+}
+
+#[test]
+fn workers_on_packet_sockets_give_the_same_model_through_faults() {
+    let test = "workers_on_packet_sockets_give_the_same_model_through_faults";
+    if !has_lab(test) {
+        return;
+    }
+    let model = lossless_model("20", "7");
+    for (io, faults) in [("udp", &[][..]), ("af_packet", &FAULTS[..])] {
+        let mut arguments = vec!["--io", io, "--worker-io=af_packet", "--rounds=20", "--seed=7"];
+        arguments.extend(faults);
+        let (ended, _) = digits_run(&arguments);
+        let json = good(&ended);
+        assert_eq!(json["model_sha256"], model.as_str(), "{io}");
+        assert_eq!((&json["io"], &json["worker_io"]), (&json!(io), &json!("af_packet")));
+    }
+    let (ended, _) = digits_run(&["--io=udp", "--no-lab", "--worker-io=af_packet"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
 }
 
 #[test]

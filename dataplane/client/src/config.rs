@@ -1,6 +1,6 @@
 //! Who a worker is, where its aggregator is, and what its numbers are.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use weft_engine::role::worker::WorkerConfig;
@@ -49,6 +49,10 @@ pub enum Io {
     Udp,
     /// Memory shared with the aggregator, or an error that says why not.
     Shm,
+    /// Packet sockets on the interface that has the worker's address, or on [`Config::interface`].
+    /// Needs CAP_NET_RAW. Past the kernel's UDP, but through its packet filters: less CPU a frame
+    /// where nothing forms runs, more where the kernel does.
+    AfPacket,
 }
 
 /// A worker's configuration. Build it with [`Config::new`] and the methods named after the fields.
@@ -70,6 +74,13 @@ pub struct Config {
     pub numbers: Numbers,
     /// Which port. Default [`Io::Auto`]: by the aggregator's address.
     pub io: Io,
+    /// The interface, with [`Io::AfPacket`]; by default the one that has `local`'s address. One that
+    /// does not have it makes the worker a host of its own there, which answers ARP, neighbour
+    /// discovery and ping for the address itself.
+    pub interface: Option<String>,
+    /// The router to the aggregator, for ports that find their next hop themselves. Default: what
+    /// the kernel's routes say where the kernel has `local`'s address, else none.
+    pub router: Option<IpAddr>,
     /// Lanes of the aggregator, so UDP ports to bind. Default 1.
     pub lanes: u16,
     /// Largest IP packet on the path in bytes; proved by a probe at the start. Default 1500.
@@ -111,6 +122,8 @@ impl Config {
             rank: 0,
             numbers: Numbers::Fixed,
             io: Io::Auto,
+            interface: None,
+            router: None,
             lanes: 1,
             mtu: 1500,
             offload: true,
@@ -157,6 +170,13 @@ impl Config {
     #[must_use]
     pub fn io(mut self, io: Io) -> Self {
         self.io = io;
+        self
+    }
+
+    /// Sets the interface.
+    #[must_use]
+    pub fn interface(mut self, name: &str) -> Self {
+        self.interface = Some(name.to_owned());
         self
     }
 

@@ -1,8 +1,10 @@
 //! Why a session could not be made or go on.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use weft_engine::role::worker::{RoundError, WorkerError};
+use weft_io::af_packet::AfPacketError;
 use weft_io::shm::ShmError;
 use weft_io::udp::UdpError;
 
@@ -25,6 +27,40 @@ pub enum Error {
     /// Memory could not be shared with the aggregator.
     #[error("could not share memory with the aggregator")]
     Shm(#[source] ShmError),
+    /// Frames could not be sent and received on an interface.
+    #[error("could not open this worker's port on an interface")]
+    AfPacket(#[source] AfPacketError),
+    /// No interface has the worker's address, and none was named.
+    #[error(
+        "no interface of this network namespace has {ip}: `ip address` lists what they have; for \
+         an address that the kernel is not to have, name the interface with `interface`"
+    )]
+    NoInterface {
+        /// The worker's address.
+        ip: IpAddr,
+    },
+    /// The interface carries no packets as large as the session's.
+    #[error(
+        "interface {interface} has an MTU of {limit}, less than the session's {mtu}: set `mtu` to \
+         {limit}, or `ip link set {interface} mtu {mtu}`"
+    )]
+    LinkMtu {
+        /// The interface.
+        interface: String,
+        /// The session's.
+        mtu: u16,
+        /// The interface's.
+        limit: usize,
+    },
+    /// Another socket of this machine has a UDP port of the worker's.
+    #[error("could not take UDP port {addr} from the kernel, so that it answers nobody there")]
+    Reserve {
+        /// The port.
+        addr: SocketAddr,
+        /// The kernel's answer.
+        #[source]
+        source: std::io::Error,
+    },
     /// The operating system gave no random seed.
     #[error("could not get a random seed from the operating system: {0}")]
     Random(getrandom::Error),
@@ -39,6 +75,14 @@ pub enum Error {
     /// The session ended: the message names the aggregator or the members that are missing.
     #[error("the session ended: {0}")]
     Session(WorkerError),
+    /// As [`Error::Session`], where the port knows what may have kept frames from passing.
+    #[error("the session ended: {error}; {complaint}")]
+    Link {
+        /// How it ended.
+        error: WorkerError,
+        /// What the port knows.
+        complaint: String,
+    },
     /// A round could not begin.
     #[error("could not begin a round: {0}")]
     Round(RoundError),

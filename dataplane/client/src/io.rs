@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use weft_engine::role::worker::{Event, Payload, Worker};
+use weft_engine::role::worker::{Event, Payload, Worker, WorkerError};
 use weft_io::{Burst, Frame, Port};
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
@@ -66,9 +66,17 @@ impl<P: Port> Io<P> {
         loop {
             match self.step(&mut workers, payload)? {
                 Some(Event::RoundComplete) => return Ok(()),
-                Some(Event::Failed(error)) => return Err(Error::Session(error)),
+                Some(Event::Failed(error)) => return Err(self.ended(error)),
                 _ => {}
             }
+        }
+    }
+
+    /// The session's end, with what the port knows about it.
+    pub(crate) fn ended(&self, error: WorkerError) -> Error {
+        match self.port.complaint() {
+            Some(complaint) => Error::Link { error, complaint },
+            None => Error::Session(error),
         }
     }
 

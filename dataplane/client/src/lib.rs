@@ -20,7 +20,8 @@
 //! | [`Config`] | who this worker is, where the aggregator is, what the numbers are |
 //! | [`Session`] | one life of one worker; blocking calls, one round at a time |
 //! | [`Background`] | a session in a thread of its own, and a [`Ticket`] for each sum under way |
-//! | [`WorkerPort`] | UDP sockets, or memory shared with an aggregator of this host |
+//! | [`WorkerPort`] | UDP sockets, memory shared with an aggregator of this host, or an interface |
+//! | [`hosted`] | a worker's own part as a host, on ports without a kernel |
 //! | [`Error`] | why not; names the members that are missing |
 //! | [`checkpoint`] | what a job keeps of itself, to begin again with as many workers or others |
 //! | [`payload`] | the caller's vectors, as engines take and give them |
@@ -37,6 +38,7 @@ pub mod checkpoint;
 mod config;
 mod error;
 mod group;
+pub mod hosted;
 mod io;
 pub mod keys;
 mod many;

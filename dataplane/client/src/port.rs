@@ -3,14 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
+use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Listens};
+use weft_io::nic::interface_with;
 use weft_io::pool::PoolFrame;
+use weft_io::route::router_to;
 use weft_io::shm::{ShmConfig, ShmError, ShmPort};
-use weft_io::udp::{UdpConfig, UdpPort};
+use weft_io::udp::{ReservedPorts, UdpConfig, UdpPort};
 use weft_io::{Burst, Port, PortInfo, PortStats, Waker};
 use weft_wire::Nanos;
 
 use crate::config::{Config, Io};
 use crate::error::Error;
+use crate::hosted::{HostConfig, HostedPort};
 
 /// The port of a session that was connected by address.
 #[derive(Debug)]
@@ -25,6 +29,7 @@ pub struct WorkerPort {
 enum Kind {
     Udp(UdpPort),
     Shm(ShmPort),
+    AfPacket(HostedPort<AfPacketPort>),
 }
 
 impl WorkerPort {
@@ -32,13 +37,14 @@ impl WorkerPort {
     /// is on this host and offers that, else UDP sockets.
     ///
     /// # Errors
-    /// [`Error::Port`] and [`Error::Shm`], one line that says what to do.
+    /// [`Error::Port`], [`Error::Shm`] and those of an interface, one line that says what to do.
     pub fn open(config: &Config) -> Result<Self, Error> {
         let open_shm = || ShmPort::open(&shm_config(config));
         let open_udp = || UdpPort::open(&udp_config(config)).map_err(Error::Port).map(Kind::Udp);
         let (kind, fallback) = match config.io {
             Io::Shm => (Kind::Shm(open_shm().map_err(Error::Shm)?), None),
             Io::Udp => (open_udp()?, None),
+            Io::AfPacket => (open_af_packet(config).map(Kind::AfPacket)?, None),
             Io::Auto if !ShmPort::is_offered(config.aggregator) => (open_udp()?, None),
             Io::Auto => match open_shm() {
                 Ok(port) => (Kind::Shm(port), None),
@@ -63,7 +69,7 @@ impl WorkerPort {
     }
 
     /// Has received frames carry a UDP checksum from now on, or not, where the kernel took it off.
-    pub(crate) fn set_ipv4_checksum(&mut self, has_one: bool) {
+    pub fn set_ipv4_checksum(&mut self, has_one: bool) {
         if let Kind::Udp(port) = &mut self.kind {
             port.set_ipv4_checksum(has_one);
         }
@@ -94,10 +100,50 @@ fn shm_config(config: &Config) -> ShmConfig {
     }
 }
 
+/// Opens the interface, beside the kernel where that has the worker's address.
+fn open_af_packet(config: &Config) -> Result<HostedPort<AfPacketPort>, Error> {
+    let ip = config.local.ip();
+    let kernels = interface_with(ip);
+    let interface = config.interface.clone().or_else(|| kernels.clone());
+    let interface = interface.ok_or(Error::NoInterface { ip })?;
+    if kernels.as_ref().is_some_and(|kernels| *kernels != interface) {
+        let problem = "is not the one that has `local`'s address: leave it out";
+        return Err(Error::Config { field: "interface", problem });
+    }
+    if ip.is_loopback() || ip.is_unspecified() {
+        let problem = "must be an address on a link, with packet sockets: use Io::Udp";
+        return Err(Error::Config { field: "local", problem });
+    }
+    let port = AfPacketPort::open(&AfPacketConfig {
+        frame_count: config.frame_count,
+        // What `tc` says of the interface is said of a worker, too.
+        qdisc_bypass: false,
+        listens: Some(Listens { first_port: config.local.port(), count: config.lanes }),
+        ..AfPacketConfig::new(&interface)
+    });
+    let port = port.map_err(Error::AfPacket)?;
+    let limit = port.info().mtu;
+    if limit < usize::from(config.mtu) {
+        return Err(Error::LinkMtu { interface, mtu: config.mtu, limit });
+    }
+    let has_kernel = kernels.is_some();
+    let router = || router_to(config.aggregator.ip(), &interface).filter(|_| has_kernel);
+    let next_hop = config.router.or_else(router).unwrap_or(config.aggregator.ip());
+    let host = HostConfig { ip, next_hop, mtu: config.mtu, answers: !has_kernel };
+    let port = HostedPort::new(port, &host)?;
+    if !has_kernel {
+        return Ok(port);
+    }
+    let reserved = ReservedPorts::open(config.local, config.lanes);
+    let reserved = reserved.map_err(|(addr, source)| Error::Reserve { addr, source })?;
+    Ok(port.beside(reserved))
+}
+
 impl fmt::Display for WorkerPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, &self.fallback) {
             (Kind::Shm(_), _) => f.write_str("shm"),
+            (Kind::AfPacket(port), _) => write!(f, "af_packet on {}", port.info().name),
             (Kind::Udp(_), None) => f.write_str("udp"),
             (Kind::Udp(_), Some(error)) => write!(f, "udp ({error})"),
         }
@@ -110,6 +156,7 @@ macro_rules! each {
         match $self {
             Kind::Udp($port) => $call,
             Kind::Shm($port) => $call,
+            Kind::AfPacket($port) => $call,
         }
     };
 }
@@ -151,6 +198,10 @@ impl Port for WorkerPort {
 
     fn is_open(&self) -> bool {
         each!(&self.kind, port => port.is_open())
+    }
+
+    fn complaint(&self) -> Option<String> {
+        each!(&self.kind, port => port.complaint())
     }
 
     fn wait(&mut self, timeout_ns: u64) {

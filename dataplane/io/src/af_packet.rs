@@ -16,6 +16,8 @@
 //! Needs CAP_NET_RAW in the network namespace of the interface. Source: packet(7) and the kernel's
 //! Documentation/networking/packet_mmap.rst.
 
+mod bpf;
+mod filter;
 mod ring;
 mod steer;
 mod sys;
@@ -54,6 +56,9 @@ pub struct AfPacketConfig {
     pub qdisc_bypass: bool,
     /// Receive frames for other Ethernet addresses as well.
     pub promiscuous: bool,
+    /// Receive UDP datagrams for these target ports only, and no TCP; `None`: all there is. What
+    /// neither is (ARP, ICMP) comes in any case.
+    pub listens: Option<Listens>,
     /// Which share of the frames this port gets; `None`: all.
     pub steering: Option<Steering>,
 }
@@ -70,6 +75,7 @@ impl AfPacketConfig {
             block_bytes: 16 << 10,
             qdisc_bypass: true,
             promiscuous: false,
+            listens: None,
             steering: None,
         }
     }
@@ -88,6 +94,15 @@ pub struct Steering {
     pub shard_count: u16,
     /// The source port of lane 0, or 0 for the port number itself modulo `shard_count`.
     pub first_port: u16,
+}
+
+/// Consecutive UDP ports.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Listens {
+    /// The first.
+    pub first_port: u16,
+    /// How many.
+    pub count: u16,
 }
 
 /// Why an AF_PACKET port could not be opened. Each message says what to do.
@@ -152,6 +167,8 @@ pub struct AfPacketPort {
     pool: Pool,
     info: PortInfo,
     stats: PortStats,
+    /// Frames that were longer than the interface's MTU allows.
+    oversize: u64,
 }
 
 impl AfPacketPort {
@@ -192,6 +209,9 @@ impl AfPacketPort {
             rx.join_promiscuous(index).map_err(failed("enter promiscuous mode"))?;
         }
         rx.ignore_outgoing().map_err(failed("set PACKET_IGNORE_OUTGOING"))?;
+        if let Some(listens) = config.listens {
+            rx.filter(listens).map_err(failed("choose what to receive"))?;
+        }
         rx.bind(index, true).map_err(failed("bind the receiving socket"))?;
         if let Some(steering) = config.steering {
             rx.steer(steering).map_err(failed("join the fanout group"))?;
@@ -207,7 +227,7 @@ impl AfPacketPort {
             mtu: link.mtu,
         };
         let pool = Pool::new(config.frame_count, frame_len_max);
-        Ok(Self { ring, rx, tx, pool, info, stats: PortStats::default() })
+        Ok(Self { ring, rx, tx, pool, info, stats: PortStats::default(), oversize: 0 })
     }
 }
 
@@ -229,6 +249,8 @@ impl Port for AfPacketPort {
                 count += 1;
             } else {
                 self.stats.rx_errors += 1;
+                let room = frame.buffer_mut().len();
+                self.oversize += u64::from(captured.cut || captured.bytes.len() > room);
             }
             self.ring.advance();
         }
@@ -268,6 +290,17 @@ impl Port for AfPacketPort {
 
     fn stats(&self) -> PortStats {
         PortStats { rx_missed: self.rx.dropped(), ..self.stats }
+    }
+
+    fn complaint(&self) -> Option<String> {
+        let (Self { oversize, .. }, PortInfo { name, mtu, .. }) = (self, &self.info);
+        (*oversize > 0).then(|| {
+            format!(
+                "{oversize} frames on {name} were longer than its MTU of {mtu}: runs of frames \
+                 that nothing has cut, as a veth passes them on; `ethtool -K` its peer `tx off gso \
+                 off`, or have who sends do without offload"
+            )
+        })
     }
 
     fn wait(&mut self, timeout_ns: u64) {

@@ -14,7 +14,7 @@
 //! | [`restamp`] | | replayed contributions made new, for benches |
 //!
 //! [`probe`] is no port: it sends packet trains and notes when they arrive. [`nic`] reads the
-//! counters of interfaces.
+//! counters of interfaces, [`route`] the kernel's routes. [`host`] answers and asks what a kernel would beside a port.
 //!
 //! [`marks`] says what the frames of each job carry. [`pool`] is where the software ports take
 //! their frames from.
@@ -25,6 +25,7 @@
 pub mod af_packet;
 pub mod bands;
 pub mod fault;
+pub mod host;
 pub mod marks;
 pub mod memory;
 pub mod nic;
@@ -35,6 +36,7 @@ pub mod probe;
 pub mod record;
 pub mod reseal;
 pub mod restamp;
+pub mod route;
 pub mod shm;
 pub mod trace;
 pub mod udp;

@@ -116,6 +116,12 @@ pub trait Port {
         true
     }
 
+    /// What this port knows of itself that would keep frames from passing, in words for people: who
+    /// has ended a session for want of answers then says it. By default it knows nothing.
+    fn complaint(&self) -> Option<String> {
+        None
+    }
+
     /// Sleeps until a frame may have arrived or `timeout_ns` has passed. Idle back-off only:
     /// returning early, or always at the timeout, is correct.
     fn wait(&mut self, timeout_ns: u64) {
@@ -202,6 +208,11 @@ macro_rules! forward_port {
     (@ $port:ident waker) => {
         fn waker(&mut self) -> Option<$crate::Waker> {
             self.$port.waker()
+        }
+    };
+    (@ $port:ident complaint) => {
+        fn complaint(&self) -> Option<String> {
+            self.$port.complaint()
         }
     };
     (@ $port:ident is_open) => {

@@ -24,6 +24,7 @@ mod frame_set;
 mod headers;
 mod mmsg;
 mod receive;
+mod reserve;
 mod runs;
 mod socket;
 mod transmit;
@@ -34,6 +35,7 @@ use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::{MacAddr, Nanos};
 
 use self::receive::{Merged, SEGMENTS_MAX};
+pub use self::reserve::ReservedPorts;
 use self::socket::Socket;
 use crate::pool::{Pool, PoolFrame};
 #[cfg(doc)]

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use common::{configure, ethernet, fill, inside_namespace, payload, receive, run_inner, skip};
-use weft_io::af_packet::{AfPacketConfig, AfPacketError, AfPacketPort, Steering};
+use weft_io::af_packet::{AfPacketConfig, AfPacketError, AfPacketPort, Listens, Steering};
 use weft_io::{BURST_MAX, Burst, Port};
 use weft_wire::frame::{Encap, Endpoint, FrameError, Udp};
 use weft_wire::{MacAddr, Nanos};
@@ -279,6 +279,74 @@ fn a_full_ring_is_counted_and_a_full_pool_loses_nothing() {
         rest >= 12
     });
     assert_eq!((rest, far.stats().rx_missed), (12, 0));
+}
+
+#[test]
+fn a_port_that_listens_gets_its_datagrams_and_no_stream() {
+    if !inside_namespace("a_port_that_listens_gets_its_datagrams_and_no_stream") {
+        return;
+    }
+    veth();
+    let listens = Some(Listens { first_port: 22341, count: 2 });
+    let config = AfPacketConfig { listens, ..AfPacketConfig::new("far") };
+    let (mut near, mut far) = (open("near"), AfPacketPort::open(&config).expect("a port"));
+    let macs = (far.info().mac, near.info().mac);
+    for ipv6 in [false, true] {
+        let mut tx = Burst::new();
+        for (mark, target) in [22340_u16, 22341, 22342, 22343, 0].into_iter().enumerate() {
+            let there = encap(&near, &far, 1000, ipv6);
+            let mut frame = datagram(&mut near, &there, &[u8::try_from(mark).expect("few")]);
+            let at = if ipv6 { 14 + 40 } else { 14 + 20 };
+            frame.as_mut()[at + 2..][..2].copy_from_slice(&target.to_be_bytes());
+            tx.push(frame);
+        }
+        // TCP to a port of its own is a stream's all the same; ICMP and what is not IP come.
+        for protocol in [6, 1] {
+            let there = encap(&near, &far, 1000, ipv6);
+            let mut frame = datagram(&mut near, &there, &[protocol]);
+            frame.as_mut()[if ipv6 { 14 + 6 } else { 14 + 9 }] = protocol;
+            tx.push(frame);
+        }
+        tx.push(ethernet(&mut near, macs.0, macs.1, 9));
+        send_all(&mut near, &mut tx);
+        let marks: Vec<u8> = receive(&mut far, 4)
+            .iter()
+            .map(|frame| frame.as_ref()[if ipv6 { 62 } else { 42 }.min(frame.as_ref().len() - 1)])
+            .collect();
+        assert_eq!(marks, [1, 2, 1, 9], "ipv6: {ipv6}");
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(receive_now(&mut far).len(), 0);
+    }
+}
+
+#[test]
+fn frames_that_are_longer_than_the_interface_allows_are_complained_of() {
+    if !inside_namespace("frames_that_are_longer_than_the_interface_allows_are_complained_of") {
+        return;
+    }
+    veth();
+    assert!(configure("ip link set near mtu 9000"));
+    let (mut near, mut far) = (open("near"), open("far"));
+    assert_eq!(far.complaint(), None);
+    let there = encap(&near, &far, 1000, false);
+    let mut tx = Burst::new();
+    tx.push(datagram(&mut near, &there, &[1; 1472]));
+    send_all(&mut near, &mut tx);
+    assert_eq!(receive(&mut far, 1).len(), 1);
+    assert_eq!(far.complaint(), None, "it is as long as may be");
+    // The veth takes no longer frame than its peer's MTU: the peer's is made smaller afterwards.
+    drop(far);
+    assert!(configure("ip link set far mtu 1400"));
+    let mut far = open("far");
+    assert!(configure("ip link set far mtu 1500"));
+    tx.push(datagram(&mut near, &there, &[1; 1472]));
+    send_all(&mut near, &mut tx);
+    until("the frame is counted", || {
+        assert_eq!(receive_now(&mut far).len(), 0);
+        far.stats().rx_errors == 1
+    });
+    let said = far.complaint().expect("a frame was too long");
+    assert!(said.contains("1 frames on far were longer than its MTU of 1400"), "{said}");
 }
 
 #[test]

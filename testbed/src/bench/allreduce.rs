@@ -23,13 +23,15 @@ use super::member::{self, MemberPlan, MemberResult};
 use super::network::{BOX_PORT, MEMBER_PORT, Network, failed_member};
 use super::process::BenchError;
 use super::statistics::median;
-use crate::run::{Io, box_config, breathe_until};
+use crate::run::{Io, WorkerIo, box_config, breathe_until};
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The aggregator's port.
     pub io: Io,
+    /// The workers' port.
+    pub worker_io: WorkerIo,
     /// Members of the group.
     pub workers: u8,
     /// Elements on the wire.
@@ -44,6 +46,13 @@ pub struct Settings {
     pub rate_mbit: Option<u32>,
     /// Each worker in a namespace of its own.
     pub lab: bool,
+}
+
+impl Settings {
+    /// The workers' port: with rings of one process there is one for all.
+    fn worker_io_name(&self) -> &'static str {
+        if self.io == Io::Memory { self.io.name() } else { self.worker_io.name() }
+    }
 }
 
 /// A row of results; times are medians over iterations of the slowest worker.
@@ -62,6 +71,7 @@ pub struct Row {
     pub wirebw_bytes_per_sec: f64,
     pub wrong: u64,
     pub io: &'static str,
+    pub worker_io: &'static str,
     pub time_min_us: f64,
     pub time_max_us: f64,
     pub retransmissions: u64,
@@ -110,6 +120,7 @@ impl Row {
             wirebw_bytes_per_sec: sent_each / time_us * 1e6,
             wrong: members.iter().map(|member| member.wrong).sum(),
             io: settings.io.name(),
+            worker_io: settings.worker_io_name(),
             time_min_us: times.iter().copied().fold(f64::INFINITY, f64::min),
             time_max_us: times.iter().copied().fold(0.0, f64::max),
             retransmissions: members.iter().map(|member| member.retransmissions).sum(),
@@ -163,7 +174,7 @@ fn member_plans(
         workers: settings.workers,
         local: local(rank),
         aggregator,
-        shm: settings.io == Io::Shm,
+        io: settings.worker_io,
         element_type: settings.element_type,
         sizes: settings.sizes.clone(),
         warm_up: settings.warm_up,
@@ -280,6 +291,7 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             io: Io::Memory,
+            worker_io: WorkerIo::Udp,
             workers: 4,
             element_type: ElementType::I32,
             sizes: vec![4096, 70_000],

@@ -9,11 +9,12 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weft_client::{Config, Error, Io, Numbers, Session};
+use weft_client::{Config, Error, Numbers, Session};
 use weft_io::Port;
 use weft_wire::header::ElementType;
 
 use super::usage::Process;
+use crate::run::WorkerIo;
 
 /// What a worker is told.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -26,8 +27,8 @@ pub struct MemberPlan {
     pub local: SocketAddr,
     /// Where the aggregator listens.
     pub aggregator: SocketAddr,
-    /// Whether it shares memory with the aggregator instead of sending over UDP.
-    pub shm: bool,
+    /// Its port.
+    pub io: WorkerIo,
     /// Elements on the wire.
     pub element_type: ElementType,
     /// Bytes of the vectors, one after the other.
@@ -85,7 +86,7 @@ pub fn run<P: Port>(
     };
     let mut config = Config::new(plan.local, plan.aggregator).rank(plan.rank).numbers(numbers);
     config.connect_timeout = CONNECT_TIMEOUT;
-    config.io = if plan.shm { Io::Shm } else { Io::Udp };
+    config.io = plan.io.of_client();
     (config.mtu, config.offload) = (plan.mtu, plan.offload);
     let mut session = connect(&config)?;
     let elements = u64::from(session.lease().elements);
@@ -190,7 +191,7 @@ mod tests {
             workers: 4,
             local: "127.0.0.1:7000".parse().unwrap(),
             aggregator: "127.0.0.1:7001".parse().unwrap(),
-            shm: false,
+            io: WorkerIo::Udp,
             element_type,
             sizes: vec![],
             warm_up: 0,

@@ -18,7 +18,7 @@ use super::member::{MemberPlan, MemberResult};
 use super::network::Network;
 use super::process::BenchError;
 use super::statistics::median;
-use crate::run::{Io, box_config};
+use crate::run::{Io, WorkerIo, box_config};
 pub use rivals::Rivals;
 
 /// What to measure.
@@ -279,7 +279,7 @@ fn weft(
         iterations,
         mtu: place.mtu,
         offload,
-        shm: false,
+        io: WorkerIo::Udp,
         aggregator_pid: None,
     };
     let plans: Vec<MemberPlan> = (0..place.workers).map(plan).collect();

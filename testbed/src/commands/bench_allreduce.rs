@@ -8,11 +8,12 @@ use weft_testbed::bench::allreduce::{self, Row, Settings};
 use weft_testbed::bench::{BenchError, ScratchDir, interrupt};
 use weft_testbed::lab::rootless;
 use weft_testbed::report::Machine;
-use weft_testbed::run::Io;
+use weft_testbed::run::{Io, WorkerIo};
 use weft_wire::header::ElementType;
 
 use super::bench_peers::{self, PeerArgs};
 use super::rows::Rows;
+use super::run_args::WorkerIoName;
 use super::{Exit, Failure, Format, Outcome, word};
 
 #[derive(Debug, Args)]
@@ -38,6 +39,9 @@ pub(crate) struct AllreduceArgs {
     /// The aggregator's port. `af_packet` and `dpdk` run in a lab.
     #[arg(long, value_enum, default_value_t = IoName::Memory)]
     io: IoName,
+    /// The workers' port; `af_packet` runs in a lab [default: udp; shm with --io shm].
+    #[arg(long, value_enum)]
+    worker_io: Option<WorkerIoName>,
     /// Elements on the wire.
     #[arg(short = 'd', long = "type", value_parser = word::<ElementType>(), default_value_t = ElementType::I32)]
     element_type: ElementType,
@@ -48,7 +52,7 @@ pub(crate) struct AllreduceArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rate_mbit: Option<u32>,
     /// OpenMPI's and Gloo's sums of f32 beside Weft's, in the same rounds in the same lab.
-    #[arg(long, conflicts_with_all = ["io", "element_type", "lab", "rate_mbit"])]
+    #[arg(long, conflicts_with_all = ["io", "worker_io", "element_type", "lab", "rate_mbit"])]
     peers: bool,
     #[command(flatten)]
     beside: PeerArgs,
@@ -93,8 +97,15 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
         IoName::AfPacket => Io::AfPacket,
         IoName::Dpdk => Io::Dpdk,
     };
-    let in_lab =
-        arguments.lab || arguments.rate_mbit.is_some() || matches!(io, Io::AfPacket | Io::Dpdk);
+    let worker_io = arguments.worker_io.map_or(WorkerIo::beside(io), WorkerIoName::io);
+    if arguments.worker_io.is_some() && matches!(io, Io::Memory | Io::Shm) {
+        let problem = anyhow!("--worker-io goes with --io udp, af_packet or dpdk");
+        return Err(Exit::Usage.because(problem));
+    }
+    let in_lab = worker_io == WorkerIo::AfPacket
+        || arguments.lab
+        || arguments.rate_mbit.is_some()
+        || matches!(io, Io::AfPacket | Io::Dpdk);
     if in_lab && matches!(io, Io::Memory | Io::Shm) {
         let problem = anyhow!("--io {} has no links: use udp or dpdk", io.name());
         return Err(Exit::Usage.because(problem));
@@ -121,6 +132,7 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
         weft_process::say!("weft: {} workers over {}", workers, io.name());
         let settings = Settings {
             io,
+            worker_io,
             workers,
             element_type: arguments.element_type,
             sizes: sizes.clone(),
@@ -246,6 +258,7 @@ Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
   busbw          algbw x 2 (n - 1) / n, nccl-tests' figure: what a ring would have to carry to be as
                  fast. With aggregation in the network a host sends each byte once.
   wirebw         bytes of Ethernet frames that a worker sent, repeats included, / time
+  io, worker_io  ports of the aggregator and of the workers
   wrong          elements of all sums at all workers that differ from the right ones
   time/bound     time / (frames of the vector / link rate), with --rate-mbit
 

@@ -74,6 +74,9 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let (io, place, seed) = (ground.io, ground.place.clone(), arguments.seed);
     let mut plan = Plan::new(&scenario, io, place, seed, &absolute, certs)
         .map_err(|error| Exit::Usage.because(error))?;
+    if let Some(worker_io) = arguments.worker_io {
+        plan.set_worker_io(worker_io.io()).map_err(|error| Exit::Usage.because(error))?;
+    }
     if let (Some(name), Some(topology)) = (&arguments.lab, &plan.topology) {
         lab::check_nodes(name, topology).map_err(|error| Exit::CannotRun.because(error))?;
     }

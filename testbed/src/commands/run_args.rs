@@ -8,7 +8,7 @@ use clap::Args;
 use weft_config::Problem;
 use weft_control::BandPolicy;
 use weft_testbed::lab::LabName;
-use weft_testbed::run::Io;
+use weft_testbed::run::{Io, WorkerIo};
 use weft_testbed::scenario::{
     CONTROLLER, FactorisationScenario, FaultSection, JobsScenario, Replication, Scenario,
     has_factorisation, has_jobs,
@@ -25,6 +25,9 @@ pub(crate) struct RunArgs {
     /// reported as degraded [default: dpdk].
     #[arg(long, value_enum)]
     pub(super) io: Option<IoName>,
+    /// Port of the workers of an allreduce in a lab [default: udp; shm with --io shm].
+    #[arg(long, value_enum, conflicts_with = "no_lab")]
+    pub(super) worker_io: Option<WorkerIoName>,
     /// The switch of the lab sums, a P4 switch: BMv2's simple_switch_grpc, which must be on PATH
     /// (docs/switch.md). Restarts may name it: s0.
     #[arg(long, value_enum, conflicts_with_all = ["io", "no_lab", "leaves"])]
@@ -155,6 +158,24 @@ pub(super) enum IoName {
     Shm,
     AfPacket,
     Dpdk,
+}
+
+/// A worker's port.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum WorkerIoName {
+    Udp,
+    /// Packet sockets on the worker's interface, beside its kernel.
+    AfPacket,
+}
+
+impl WorkerIoName {
+    pub(crate) fn io(self) -> WorkerIo {
+        match self {
+            Self::Udp => WorkerIo::Udp,
+            Self::AfPacket => WorkerIo::AfPacket,
+        }
+    }
 }
 
 /// A P4 switch.
@@ -300,6 +321,7 @@ impl RunArgs {
         let shared = "several share their boxes";
         let options = [
             (self.io.is_some_and(|io| io != IoName::Udp), "--io", "several have --io udp"),
+            (self.worker_io.is_some(), "--worker-io", "several call over UDP"),
             (self.switch.is_some(), "--switch", shared),
             (self.pcap, "--pcap", shared),
             (self.record, "--record", shared),
@@ -319,6 +341,7 @@ impl RunArgs {
     pub(super) fn not_for_factorisation(&self) -> Option<&'static str> {
         let options = [
             (self.io.is_some_and(|io| io != IoName::Udp), "--io"),
+            (self.worker_io.is_some(), "--worker-io"),
             (self.switch.is_some(), "--switch"),
             (self.pcap, "--pcap"),
             (self.record, "--record"),

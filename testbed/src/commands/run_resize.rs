@@ -76,6 +76,9 @@ fn choose_place(arguments: &RunArgs, scenario: &Scenario) -> Result<Place, Failu
     if arguments.io.is_some_and(|io| io != IoName::Udp) {
         return refuse("--io", "workers that come and go call over UDP; leave it out");
     }
+    if arguments.worker_io.is_some() {
+        return refuse("--worker-io", "workers that come and go call over UDP; leave it out");
+    }
     if arguments.level != Level::Live {
         let why = "what becomes of words in virtual time is simulated by tests; leave it out";
         return refuse("--level", why);

@@ -77,6 +77,9 @@ pub struct RunOutcome {
     pub io_requested: String,
     /// Port that carried the frames.
     pub io: String,
+    /// Port of the workers, which `io` is where it was not kept.
+    #[serde(default)]
+    pub worker_io: String,
     /// Rounds that were completed.
     pub rounds: u64,
     /// Completed rounds per second.

@@ -89,6 +89,10 @@ fn outcome(out: &mut String, report: &Report) {
     } else {
         format!("{} (asked for {})", outcome.io, outcome.io_requested)
     };
+    let io = match outcome.worker_io.as_str() {
+        "af_packet" => format!("{io}, workers over af_packet"),
+        _ => io,
+    };
     let same = if outcome.model_identical { "identical to" } else { "DIFFERS from" };
     let share = 100.0 * outcome.aggregated_share();
     let mut rows = vec![

@@ -27,6 +27,7 @@ pub(super) fn outcome() -> RunOutcome {
         reasons: vec!["degraded: no namespaces, so UDP on loopback".to_owned()],
         io_requested: "dpdk".to_owned(),
         io: "udp".to_owned(),
+        worker_io: "af_packet".to_owned(),
         rounds: 4,
         rounds_per_second: 123.45,
         accuracy: 0.9721,

@@ -59,6 +59,14 @@ pub(super) struct Judgement {
 }
 
 impl Finished<'_> {
+    /// The workers' port: with rings of one process there is one for all.
+    fn worker_io(&self) -> &'static str {
+        match self.plan.workers.first() {
+            Some(worker) if self.ground.io != Io::Memory => worker.io.name(),
+            _ => self.ground.io.name(),
+        }
+    }
+
     /// Judges the run.
     #[must_use]
     pub fn outcome(&self, requested: Io, seed: u64) -> RunOutcome {
@@ -86,6 +94,7 @@ impl Finished<'_> {
             reasons,
             io_requested: requested.name().to_owned(),
             io: self.ground.io.name().to_owned(),
+            worker_io: self.worker_io().to_owned(),
             rounds: judged.rounds,
             rounds_per_second: judged.rounds as f64 * 1e9 / judged.span_ns.max(1) as f64,
             accuracy: judged.accuracy,

@@ -22,7 +22,7 @@ use crate::scenario::{CONTROLLER, REPLICA, SERVER, Scenario, Site};
 pub(super) use layout::Layout;
 pub use layout::{LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE};
 pub(in crate::run) use worker::CohortPlan;
-pub use worker::WorkerPlan;
+pub use worker::{WorkerIo, WorkerPlan};
 
 /// Which port carries the frames.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -141,6 +141,15 @@ pub enum PlanError {
          several; use --io udp"
     )]
     PushShm,
+    /// What a worker's port cannot do.
+    #[error(
+        "--worker-io {io} is for an allreduce in a lab, where each worker has an interface and one \
+         box: leave it out, or --no-lab and [push]"
+    )]
+    WorkerIo {
+        /// The port.
+        io: &'static str,
+    },
     /// What a switch cannot do.
     #[error("--switch bmv2 has one aggregator of one lane, in a lab on one switch")]
     Switch,
@@ -229,6 +238,22 @@ impl Plan {
         let elements = layout.elements();
         let background = FlowPlan::all(scenario, topology.as_ref());
         Ok(Self { io, boxes, controller, switch, workers, elements, background, topology, place })
+    }
+
+    /// Gives the workers another port than the boxes' suggests.
+    ///
+    /// # Errors
+    /// [`PlanError::WorkerIo`] where a worker cannot have it.
+    pub fn set_worker_io(&mut self, io: WorkerIo) -> Result<(), PlanError> {
+        let may = io != WorkerIo::Shm && self.topology.is_some();
+        let is_push = self.workers.iter().any(|worker| worker.scenario.push.is_some());
+        if !may || is_push {
+            return Err(PlanError::WorkerIo { io: io.name() });
+        }
+        for worker in &mut self.workers {
+            worker.io = io;
+        }
+        Ok(())
     }
 
     /// Has the switch run the program in this folder.
@@ -410,6 +435,18 @@ mod tests {
         let row = &plan.boxes[0].config.row[0];
         assert_eq!((row.members.len(), row.exponent), (4, Some(-20)));
         assert!(plan.workers.iter().all(|worker| worker.target == plan.workers[0].target));
+    }
+
+    #[test]
+    fn workers_of_a_lab_may_have_packet_sockets_beside_any_box() {
+        let mut lab = plan(&scenario(0), Io::Udp, Place::Lab);
+        assert!(lab.workers.iter().all(|worker| worker.io == WorkerIo::Udp));
+        lab.set_worker_io(WorkerIo::AfPacket).unwrap();
+        assert!(lab.workers.iter().all(|worker| worker.io == WorkerIo::AfPacket));
+        let error = lab.set_worker_io(WorkerIo::Shm).unwrap_err();
+        assert!(error.to_string().contains("--worker-io shm"), "{error}");
+        let mut loopback = plan(&scenario(0), Io::Udp, Place::Loopback { port_base: 20_000 });
+        loopback.set_worker_io(WorkerIo::AfPacket).unwrap_err();
     }
 
     #[test]

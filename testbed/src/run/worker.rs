@@ -4,10 +4,9 @@
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
+use weft_client::{Config, WorkerPort};
 use weft_io::Port;
 use weft_io::fault::{Fault, FaultConfig, FaultRates, member_seed};
-use weft_io::shm::{ShmConfig, ShmPort};
-use weft_io::udp::{UdpConfig, UdpPort};
 use weft_process::say::chain;
 
 use super::additions::FRAMES_WITH_DELAY;
@@ -18,7 +17,7 @@ use crate::scenario::FaultSection;
 /// Longest that a delayed frame is held, so that reordering stays within a round trip or two.
 const DELAY_MAX_NS: u64 = 2_000_000;
 
-/// Runs a worker to its end, over UDP sockets or memory shared with its box. A model is pushed to
+/// Runs a worker to its end, over the port that its plan names. A model is pushed to
 /// until its version is `end`, which may change on the way.
 pub fn run_over_its_port(
     plan: &WorkerPlan,
@@ -27,28 +26,17 @@ pub fn run_over_its_port(
     say: &mut dyn FnMut(WorkerMessage),
 ) {
     let is_reduce = plan.scenario.push.is_none();
-    let lanes = if is_reduce { usize::from(plan.scenario.aggregation.lanes) } else { 1 };
-    if plan.shm {
-        let mut config = ShmConfig::new(plan.local, plan.target);
-        (config.mtu, config.lanes) = (usize::from(plan.mtu), lanes);
-        if plan.link_delay_us > 0 {
-            config.frame_count = FRAMES_WITH_DELAY;
-        }
-        return match ShmPort::open(&config) {
-            Ok(port) => run(plan, directory, end, port, say),
-            Err(error) => say(failed(chain(&error))),
-        };
-    }
-    let mut config = UdpConfig::new(plan.local);
-    config.socket_count = lanes;
-    config.mtu = usize::from(plan.mtu);
-    config.offload = plan.offload;
-    config.ipv4_checksum = plan.checksums;
+    let lanes = if is_reduce { plan.scenario.aggregation.lanes } else { 1 };
+    let mut config = Config::new(plan.local, plan.target).io(plan.io.of_client());
+    config = config.lanes(lanes.into()).mtu(plan.mtu).offload(plan.offload);
     if plan.link_delay_us > 0 {
         config.frame_count = FRAMES_WITH_DELAY;
     }
-    match UdpPort::open(&config) {
-        Ok(port) => run(plan, directory, end, port, say),
+    match WorkerPort::open(&config) {
+        Ok(mut port) => {
+            port.set_ipv4_checksum(plan.checksums);
+            run(plan, directory, end, port, say);
+        }
         Err(error) => say(failed(chain(&error))),
     }
 }

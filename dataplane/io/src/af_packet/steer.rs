@@ -5,17 +5,14 @@
 //! any case, and any lcore may do that.
 
 use libc::{
-    BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_JA, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET,
-    BPF_RSH, BPF_SUB, SKF_NET_OFF, sock_filter,
+    BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_JA, BPF_JMP, BPF_K, BPF_RET, BPF_RSH, BPF_SUB, sock_filter,
 };
 
 use super::Steering;
+use super::bpf::{BPF_A, UDP, jump_equal, load, op};
 
 /// Instructions of [`program`].
 const PROGRAM_LEN: usize = 15;
-/// `BPF_A`, the accumulator as the return value (linux/filter.h); libc does not export it.
-const BPF_A: u32 = 0x10;
-const UDP: u32 = 17;
 
 /// `(source port - first_port) & (shard_count - 1)`, or 0 for anything but UDP.
 pub(super) fn program(steering: Steering) -> [sock_filter; PROGRAM_LEN] {
@@ -37,18 +34,4 @@ pub(super) fn program(steering: Steering) -> [sock_filter; PROGRAM_LEN] {
         op(BPF_RET | BPF_A, 0),
         op(BPF_RET | BPF_K, 0), // 14: not UDP
     ]
-}
-
-/// Loads from the network header on, whatever lies before it.
-fn load(size: u32, offset: u32) -> sock_filter {
-    op(BPF_LD | size | BPF_ABS, SKF_NET_OFF.cast_unsigned() + offset)
-}
-
-fn jump_equal(value: u32, if_true: u8, if_false: u8) -> sock_filter {
-    sock_filter { jt: if_true, jf: if_false, ..op(BPF_JMP | BPF_JEQ | BPF_K, value) }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "classic BPF opcodes have 8 bits")]
-fn op(code: u32, k: u32) -> sock_filter {
-    sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }

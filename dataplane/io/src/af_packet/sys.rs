@@ -11,10 +11,10 @@ use libc::{c_int, c_void, iovec, mmsghdr, sockaddr_ll, tpacket_req3, tpacket_sta
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockFilter, Socket, Type};
 use weft_wire::MacAddr;
 
-use super::{Steering, steer};
+use super::{Listens, Steering, filter, steer};
 use crate::pool::PoolFrame;
 use crate::port::BURST_MAX;
 
@@ -112,6 +112,12 @@ impl PacketSocket {
             mr_address: [0; 8],
         };
         self.set(libc::PACKET_ADD_MEMBERSHIP, &request)
+    }
+
+    /// Receives what the filter lets in. To be called before the socket is bound.
+    pub(super) fn filter(&self, listens: Listens) -> io::Result<()> {
+        let of = |op: &libc::sock_filter| SockFilter::new(op.code, op.jt, op.jf, op.k);
+        self.inner.attach_filter(&filter::program(listens).each_ref().map(of))
     }
 
     /// Joins a fanout group that steers by UDP source port. The socket must be bound.

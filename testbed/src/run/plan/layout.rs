@@ -8,7 +8,7 @@ use weft_config::node::{SwitchPortSection, SwitchSection};
 use weft_rpc::identity::Identity;
 use weft_wire::hello::Integrity;
 
-use super::{Io, Place, SWITCH_CPU_PORT, WorkerPlan, switch_grpc};
+use super::{Io, Place, SWITCH_CPU_PORT, WorkerIo, WorkerPlan, switch_grpc};
 use crate::certs::file_name;
 use crate::lab::topology::{Link, Topology};
 use crate::run::push::certs::worker_identity;
@@ -192,7 +192,7 @@ impl Layout<'_> {
             tls: self.tls(&worker_identity(self.site.job, rank)),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
             checksums: self.io == Io::Bmv2,
-            shm: self.io == Io::Shm,
+            io: WorkerIo::beside(self.io),
             offload: self.io == Io::Udp,
             link_delay_us: 0,
             cohort: None,

@@ -8,8 +8,50 @@ use serde::{Deserialize, Serialize};
 use weft_client::push::{ControllerConfig, PushConfig, TlsFiles};
 use weft_client::{Config, Numbers};
 
+use crate::run::plan::Io;
 use crate::run::reduce::configs::rows_of;
 use crate::scenario::{FaultSection, PushSection, ScaleExponent, Scenario};
+
+/// Which port a worker has.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerIo {
+    /// The kernel's UDP sockets.
+    #[default]
+    Udp,
+    /// Memory shared with its box.
+    Shm,
+    /// Packet sockets on its interface.
+    AfPacket,
+}
+
+impl WorkerIo {
+    /// What a worker has where the boxes have this, unless somebody says otherwise.
+    #[must_use]
+    pub const fn beside(io: Io) -> Self {
+        if matches!(io, Io::Shm) { Self::Shm } else { Self::Udp }
+    }
+
+    /// Its name in options and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Shm => "shm",
+            Self::AfPacket => "af_packet",
+        }
+    }
+
+    /// The client's word for it.
+    #[must_use]
+    pub const fn of_client(self) -> weft_client::Io {
+        match self {
+            Self::Udp => weft_client::Io::Udp,
+            Self::Shm => weft_client::Io::Shm,
+            Self::AfPacket => weft_client::Io::AfPacket,
+        }
+    }
+}
 
 /// A worker: everything that its process is told.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -34,8 +76,9 @@ pub struct WorkerPlan {
     pub tls: Option<TlsFiles>,
     /// Largest IP packet.
     pub mtu: u16,
-    /// Whether it shares memory with its box instead of sending over UDP.
-    pub shm: bool,
+    /// Its port.
+    #[serde(default)]
+    pub io: WorkerIo,
     /// Whether runs of frames cross the kernel as one message each: not beside a box that takes
     /// frames from an interface.
     pub offload: bool,

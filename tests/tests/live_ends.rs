@@ -1,0 +1,281 @@
+//! Workers on their ports, against the real `weft-node` in a lab: one box that serves UDP, shared
+//! memory and packet sockets at once, and what a worker on an interface says when it cannot work.
+//!
+//! Needs root, and `weft-node` beside this test (`.ci/test` builds it).
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weft_client::{Config, Error, Io, Session};
+use weft_config::node::{self, JobSection, NodeConfig, PortSection, RowSection};
+use weft_config::to_toml;
+use weft_io::Port as _;
+use weft_testbed::lab::topology::{LinkEnd, Star, Topology};
+use weft_testbed::lab::{self, LabName, netns, rootless};
+use weft_tests::live::{PATIENCE, program, skip, together};
+use weft_wire::hello::Overflow;
+
+/// A star of a box and workers, taken down when it ends.
+struct Lab {
+    name: LabName,
+    topology: Topology,
+    directory: tempfile::TempDir,
+    nodes: Vec<Child>,
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+        let _ = lab::down(&self.name);
+    }
+}
+
+impl Lab {
+    fn up(test: &str, prefix: &str, workers: u8, keeps_offloads: bool) -> Option<Self> {
+        if !rootless::is_privileged() {
+            skip(test, "run as root");
+            return None;
+        }
+        let star = Star { workers, aggregators: 1, rate: None, mtu: 1500 };
+        let topology = Topology::star(&star).expect("a few hosts");
+        let topology = Topology { keeps_offloads, ..topology };
+        let name: LabName =
+            format!("{prefix}{}", std::process::id() % 100_000).parse().expect("a lab name");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let lab = Self { name, topology, directory, nodes: Vec::new() };
+        lab::up(&lab.name, &lab.topology).expect("a lab");
+        Some(lab)
+    }
+
+    fn ip(&self, host: &str) -> IpAddr {
+        self.topology.host(host).and_then(|host| host.ip).expect("an address").address
+    }
+
+    fn namespace(&self, host: &str) -> String {
+        self.name.namespace(host)
+    }
+
+    fn end(&self, host: &str) -> &LinkEnd {
+        let mut ends = self.topology.links.iter().flat_map(|link| &link.ends);
+        ends.find(|end| end.node == host).expect("a link")
+    }
+
+    fn interface(&self, host: &str) -> &str {
+        &self.end(host).interface
+    }
+
+    fn tool(&self, host: &str, program: &str, arguments: &[&str]) {
+        let status = netns::command(&self.namespace(host), program).args(arguments).status();
+        assert!(status.expect("it runs").success(), "{program} {arguments:?} at {host}");
+    }
+
+    /// Starts the box with a row of these members.
+    fn start(&mut self, port: PortSection, members: &[SocketAddr]) {
+        let members = members.iter().copied().map(Into::into).collect();
+        let row = RowSection {
+            exponent: Some(0),
+            overflow: Overflow::Wrap,
+            ..RowSection::new(0, 0, members)
+        };
+        let config =
+            NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..NodeConfig::new(port) };
+        let file = self.directory.path().join("node.toml");
+        std::fs::write(&file, to_toml(&config)).expect("a file in a temporary directory");
+        self.nodes.push(spawn(&self.namespace("a0"), &file));
+    }
+
+    fn box_addr(&self) -> SocketAddr {
+        (self.ip("a0"), 22341).into()
+    }
+
+    fn within<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
+        netns::within(&self.namespace(host), work).expect("the lab's namespace")
+    }
+}
+
+fn spawn(namespace: &str, file: &Path) -> Child {
+    let node = program("weft-node");
+    let mut command = netns::command(namespace, node.to_str().expect("UTF-8"));
+    command.arg("--config").arg(file).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).spawn().expect("weft-node starts")
+}
+
+/// A worker's integers in a round: every bit of them counts.
+fn integers(rank: u8, round: u32, len: usize) -> Vec<i32> {
+    let mut state = u32::from(rank) << 24 | round;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.cast_signed()
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// Their sums by plain loops.
+fn sums(workers: u8, round: u32, len: usize) -> Vec<i32> {
+    let mut sums = vec![0_i32; len];
+    for rank in 0..workers {
+        for (sum, value) in sums.iter_mut().zip(integers(rank, round, len)) {
+            *sum = sum.wrapping_add(value);
+        }
+    }
+    sums
+}
+
+/// Joins and sums a few vectors, every one of which is compared; the port in words.
+fn sum_all(config: &Config, workers: u8) -> String {
+    let mut session = Session::connect(config).unwrap_or_else(|error| panic!("{}", chain(&error)));
+    for (round, len) in (0..).zip([1, 256, 100_000, 77_777, 3]) {
+        let mut values = integers(config.rank, round, len);
+        session.allreduce_i32(&mut values).unwrap_or_else(|error| panic!("{}", chain(&error)));
+        assert!(values == sums(workers, round, len), "round {round} of rank {}", config.rank);
+    }
+    let port = session.port().to_string();
+    session.close().expect("the port is open");
+    port
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let source = error.source().map(chain).map(|source| format!(": {source}"));
+    error.to_string() + &source.unwrap_or_default()
+}
+
+#[test]
+fn one_box_serves_workers_of_all_ports_at_once() {
+    let test = "one_box_serves_workers_of_all_ports_at_once";
+    // A box of sockets beside its kernel, and one that is a host of its own on its interface.
+    for box_io in [node::Io::Udp, node::Io::AfPacket] {
+        let Some(mut lab) = Lab::up(test, "ends", 3, false) else { return };
+        let hosts = ["a0", "w0", "w1", "w2"];
+        let mut members: Vec<SocketAddr> = hosts.map(|host| (lab.ip(host), 7000).into()).to_vec();
+        let mut port = PortSection { shm: true, ..PortSection::new(box_io, lab.ip("a0")) };
+        if box_io == node::Io::AfPacket {
+            port.device = Some(lab.interface("a0").to_owned());
+            lab.tool("a0", "ip", &["address", "flush", "dev", lab.interface("a0")]);
+            // The worker beside the box has an address that its kernel may have.
+            members[0] = "10.99.0.1:7000".parse().unwrap();
+            lab.tool("a0", "ip", &["address", "add", "10.99.0.1/32", "dev", "lo"]);
+        }
+        // The worker on w2 is a host of its own: its kernel has no address.
+        lab.tool("w2", "ip", &["address", "flush", "dev", lab.interface("w2")]);
+        lab.start(port, &members);
+        let config = |rank: u8| {
+            let config = Config::new(members[usize::from(rank)], lab.box_addr()).rank(rank);
+            let config = config.offload(box_io == node::Io::Udp && rank == 1);
+            match rank {
+                0 => config.io(Io::Shm),
+                1 => config.io(Io::Udp),
+                2 => config.io(Io::AfPacket),
+                _ => config.io(Io::AfPacket).interface(lab.interface("w2")),
+            }
+        };
+        // The node needs a moment to make its door for shared memory.
+        thread::sleep(Duration::from_millis(500));
+        let ports =
+            together(4, |rank| lab.within(hosts[usize::from(rank)], || sum_all(&config(rank), 4)));
+        // The worker's kernel has taken its datagrams for its own and answered nothing.
+        assert_eq!(
+            unreachables(&lab, "w1"),
+            0,
+            "{box_io:?}: a kernel says that it has no such port"
+        );
+        let on = |host: &str| format!("af_packet on {}", lab.interface(host));
+        assert_eq!(ports, ["shm".to_owned(), "udp".to_owned(), on("w1"), on("w2")], "{box_io:?}");
+    }
+}
+
+/// ICMP messages that the kernel of a host has sent because nobody has a port.
+fn unreachables(lab: &Lab, host: &str) -> u64 {
+    let mut command = netns::command(&lab.namespace(host), "cat");
+    let output = command.arg("/proc/net/snmp").output().expect("cat runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Icmp: "));
+    let (names, counts) = (lines.next().expect("names"), lines.next().expect("counts"));
+    let mut counters = names.split(' ').zip(counts.split(' '));
+    let found = counters.find(|(name, _)| *name == "OutDestUnreachs");
+    found.expect("a counter").1.parse().expect("a number")
+}
+
+#[test]
+fn a_worker_on_an_interface_says_what_is_wrong() {
+    let test = "a_worker_on_an_interface_says_what_is_wrong";
+    let Some(lab) = Lab::up(test, "wrong", 1, false) else { return };
+    let local = SocketAddr::from((lab.ip("w0"), 7000));
+    let nobody = |ip: IpAddr| -> IpAddr {
+        match ip {
+            IpAddr::V4(ip) => {
+                let [a, b, c, _] = ip.octets();
+                [a, b, c, 77].into()
+            }
+            IpAddr::V6(_) => panic!("the star has IPv4 addresses"),
+        }
+    };
+    let absent = nobody(lab.ip("a0"));
+    let config = |local: SocketAddr, aggregator: SocketAddr| {
+        let config = Config::new(local, aggregator).io(Io::AfPacket);
+        Config { connect_timeout: Duration::from_secs(1), ..config }
+    };
+    let refused = |config: &Config| {
+        let error = lab.within("w0", || Session::connect(config)).map(drop).expect_err("refused");
+        assert_eq!(chain(&error).lines().count(), 1);
+        error
+    };
+    let own = config(local, lab.box_addr());
+    let elsewhere = config((absent, 7000).into(), lab.box_addr());
+
+    let error = refused(&own.clone().interface("nowhere"));
+    assert!(matches!(error, Error::Config { field: "interface", .. }), "{error}");
+    let error = refused(&elsewhere.clone().interface("nowhere"));
+    assert!(chain(&error).contains("no interface nowhere"), "{}", chain(&error));
+    let error = refused(&elsewhere);
+    assert!(matches!(error, Error::NoInterface { .. }), "{error}");
+    let error = refused(&own.clone().mtu(9000));
+    assert!(error.to_string().contains("has an MTU of 1500"), "{error}");
+    let error = refused(&config("127.0.0.1:7000".parse().unwrap(), lab.box_addr()));
+    assert!(matches!(error, Error::Config { field: "local", .. }), "{error}");
+    let taken = lab.within("w0", || UdpSocket::bind(local).expect("the port is free"));
+    let error = refused(&own);
+    assert!(chain(&error).contains("in use"), "{}", chain(&error));
+    drop(taken);
+
+    // Nobody has the aggregator's address; then somebody has, but there is no box.
+    let begun = Instant::now();
+    let text = refused(&config(local, (absent, 22341).into())).to_string();
+    assert!(text.contains(&format!("nobody on {}", lab.interface("w0"))), "{text}");
+    assert!(text.contains(&format!("answers for {absent}")), "{text}");
+    let error = refused(&own);
+    assert!(matches!(error, Error::Session(_)), "its kernel answers: {error}");
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+#[test]
+fn runs_of_frames_that_nothing_cuts_are_named() {
+    let test = "runs_of_frames_that_nothing_cuts_are_named";
+    let Some(mut lab) = Lab::up(test, "runs", 2, true) else { return };
+    let members = ["w0", "w1"].map(|host| SocketAddr::from((lab.ip(host), 7000)));
+    lab.start(PortSection::new(node::Io::Udp, lab.ip("a0")), &members);
+    let complaints = together(2, |rank| {
+        let io = if rank == 0 { Io::AfPacket } else { Io::Udp };
+        let config = Config::new(members[usize::from(rank)], lab.box_addr()).rank(rank).io(io);
+        let config = Config { member_timeout: Duration::from_secs(5), ..config };
+        lab.within(["w0", "w1"][usize::from(rank)], || {
+            let mut session = Session::connect(&config).expect("single frames pass");
+            let mut values = integers(rank, 0, 200_000);
+            match session.allreduce_i32(&mut values) {
+                // What was lost is asked for again, frame by frame.
+                Ok(_) => {
+                    assert!(values == sums(2, 0, 200_000), "rank {rank}");
+                    session.port().complaint()
+                }
+                Err(error) => Some(error.to_string()),
+            }
+        })
+    });
+    let said = complaints[0].as_deref().expect("the box sends runs of frames");
+    assert!(said.contains("longer than its MTU of 1500") && said.contains("ethtool -K"), "{said}");
+}
