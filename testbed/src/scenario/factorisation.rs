@@ -39,6 +39,10 @@ pub struct FactorisationSection {
     /// Where the factors are and how processes come to them. Default `relocation`.
     #[serde(default)]
     pub mode: ModeWord,
+    /// Clocks, that is steps of an epoch, that copies of factors may be older, 0 to 64: in the modes
+    /// that have copies. Default 1.
+    #[serde(default = "one")]
+    pub staleness: u32,
     /// Rows of the matrix: a multiple of all threads.
     pub rows: u32,
     /// Columns: a multiple of all threads.
@@ -64,6 +68,12 @@ pub enum ModeWord {
     ClassicFastLocal,
     /// Factors stay; every access is a message, also to the process's own.
     Classic,
+    /// Factors stay; copies are made new when they are read and too old.
+    StaleClient,
+    /// Factors stay; copies are made new in each clock.
+    StaleServer,
+    /// Processes say what they use in the next step; factors come, or copies of them.
+    Managed,
 }
 
 impl ModeWord {
@@ -74,7 +84,16 @@ impl ModeWord {
             Self::Relocation => Mode::Relocation,
             Self::ClassicFastLocal => Mode::ClassicFastLocal,
             Self::Classic => Mode::Classic,
+            Self::StaleClient => Mode::StaleClient,
+            Self::StaleServer => Mode::StaleServer,
+            Self::Managed => Mode::Relocation,
         }
+    }
+
+    /// Whether each step is a clock, and processes may work on copies.
+    #[must_use]
+    pub const fn has_copies(self) -> bool {
+        matches!(self, Self::StaleClient | Self::StaleServer | Self::Managed)
     }
 }
 
@@ -200,6 +219,10 @@ impl FactorisationSection {
                 return refused(key, format!("is {value}; expected 1 to {ENTRIES_MAX}"));
             }
         }
+        if self.staleness > STALENESS_MAX {
+            let reason = format!("is {}; expected 0 to {STALENESS_MAX}", self.staleness);
+            return refused("staleness", reason);
+        }
         if !(self.learning_rate > 0.0 && self.learning_rate <= 1.0) {
             let reason = format!("is {}; expected above 0, up to 1", self.learning_rate);
             return refused("learning_rate", reason);
@@ -208,9 +231,14 @@ impl FactorisationSection {
     }
 }
 
+const fn one() -> u32 {
+    1
+}
+
 /// The host of the home.
 pub const HOME: &str = "a0";
 const EACH_MAX: u8 = 16;
+const STALENESS_MAX: u32 = 64;
 /// Rows or columns of a matrix.
 const SIDE_MAX: u32 = 1 << 20;
 /// A factor travels in a datagram of an Ethernet's MTU, with what belongs to it.
@@ -231,9 +259,13 @@ mod tests {
         let scenario = FactorisationScenario::parse("f", TEXT).unwrap();
         assert_eq!(scenario.factorisation.mode.mode(), Mode::Relocation);
         assert_eq!((scenario.lab.mtu, scenario.factorisation.workers()), (1500, 4));
-        for (word, mode) in
-            [("classic", Mode::Classic), ("classic-fast-local", Mode::ClassicFastLocal)]
-        {
+        for (word, mode) in [
+            ("classic", Mode::Classic),
+            ("classic-fast-local", Mode::ClassicFastLocal),
+            ("stale-client", Mode::StaleClient),
+            ("stale-server", Mode::StaleServer),
+            ("managed", Mode::Relocation),
+        ] {
             let scenario = FactorisationScenario::parse("f", &format!("{TEXT}mode = \"{word}\"\n"));
             assert_eq!(scenario.unwrap().factorisation.mode.mode(), mode);
         }
@@ -250,6 +282,7 @@ mod tests {
             ("epochs = 2", "epochs = 0", "factorisation.epochs"),
             ("learning_rate = 0.1", "learning_rate = 0", "factorisation.learning_rate"),
             ("rank = 3", "rank = 3\nmode = \"stale\"", "mode"),
+            ("rank = 3", "rank = 3\nstaleness = 65", "factorisation.staleness"),
             (
                 "name = \"f\"",
                 "name = \"f\"\nkill = [{ box = \"w0\", in_epoch = 0 }]",

@@ -180,6 +180,7 @@ mod tests {
             nodes,
             threads,
             mode: ModeWord::Relocation,
+            staleness: 1,
             rows: 24,
             columns: 12,
             rank: 4,

@@ -104,7 +104,8 @@ impl ProcessPlan {
             section.key_count(),
         )
         .job(JOB)
-        .mode(section.mode.mode());
+        .mode(section.mode.mode())
+        .staleness(section.staleness);
         config.mtu = u16::try_from(self.scenario.lab.mtu).unwrap_or(u16::MAX);
         config
     }

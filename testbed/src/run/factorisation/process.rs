@@ -18,6 +18,7 @@ use super::message::{ProcessMessage, TableSummary};
 use super::plan::ProcessPlan;
 use crate::run::worker::fault_config;
 use crate::run::{monotonic_ns, process_cpu_ns};
+use crate::scenario::ModeWord;
 use crate::workload::factorisation::Matrix;
 
 /// Runs a process to its end; the last message is `Done` or `Failed`. Each line of `opened` opens a
@@ -131,6 +132,12 @@ impl Work<'_> {
                 (self.say)(ProcessMessage::Epoch { epoch, took_ns });
             }
         }
+        if section.mode.has_copies() {
+            // Until no copy is as old as the last step.
+            for _ in 0..=section.staleness {
+                self.pass()?;
+            }
+        }
         if worker == 0 {
             self.keep_factors(directory)?;
         }
@@ -139,7 +146,16 @@ impl Work<'_> {
     }
 
     fn pass(&self) -> Result<(), Why> {
-        Ok(self.gate.pass(|gate| (self.say)(ProcessMessage::Arrived { gate }))?)
+        let mut clock = Ok(0);
+        self.gate.pass(|gate| {
+            // All threads of this process have done their step.
+            if self.plan.scenario.factorisation.mode.has_copies() {
+                clock = self.keys.advance_clock();
+            }
+            (self.say)(ProcessMessage::Arrived { gate });
+        })?;
+        clock?;
+        Ok(())
     }
 
     /// This thread's share of the keys that are here at first.
@@ -161,8 +177,16 @@ impl Work<'_> {
     fn step(&self, worker: u32, step: u32) -> Result<(), Why> {
         let rank = usize::from(self.plan.scenario.factorisation.rank);
         let (mut factors, mut change) = (vec![0.0; 2 * rank], vec![0.0; 2 * rank]);
-        for columns in self.matrix.columns_of(worker, step).chunks(KEYS_OF_CALL) {
-            self.keys.localize(columns)?;
+        if self.plan.scenario.factorisation.mode == ModeWord::Managed {
+            let clock = self.keys.clock();
+            for (ahead, clock) in [(0, clock), (1, clock + 1)] {
+                let columns = self.matrix.columns_of(worker, step + ahead);
+                self.keys.intend(&columns, clock, clock + 1)?;
+            }
+        } else {
+            for columns in self.matrix.columns_of(worker, step).chunks(KEYS_OF_CALL) {
+                self.keys.localize(columns)?;
+            }
         }
         for entry in self.matrix.entries(worker, step) {
             let keys = [self.matrix.row_key(entry.row), self.matrix.column_key(entry.column)];
