@@ -200,8 +200,8 @@ impl Operator {
                 tonic::Code::DeadlineExceeded | tonic::Code::Cancelled if is_late => {
                     OperatorError::Silent { seconds: self.timeout.as_secs_f64() }
                 }
-                // That it may not is the controller's own word; what comes of a connection that broke
-                // has the same code, and a source.
+                // That it may not is the controller's own word; what comes of a connection that
+                // broke has the same code, and a source.
                 tonic::Code::PermissionDenied | tonic::Code::Unauthenticated
                     if status.source().is_none() =>
                 {

@@ -1,10 +1,10 @@
 //! Gives jobs their bands on the host's link: a thread that runs `tc` (TensorLights; ARCHITECTURE,
 //! "Bands").
 //!
-//! `tree` decides which classes and filters there are to be, `jobs` what is asked for, `counts` what
-//! the kernel's counts come to; `applier` does it. One node of a host does this for an interface: it
-//! holds a name that the network namespace has once, and whoever has it may remove what a former
-//! life left.
+//! `tree` decides which classes and filters there are to be, `jobs` what is asked for, `counts`
+//! what the kernel's counts come to; `applier` does it. One node of a host does this for an
+//! interface: it holds a name that the network namespace has once, and whoever has it may remove
+//! what a former life left.
 
 mod applier;
 mod counts;

@@ -1,7 +1,8 @@
-//! Bands on a host's link that somebody else changes: what was removed by hand comes back, a foreign
-//! root is refused by name until it is gone, an interface that goes comes back with its bands; what
-//! an earlier life installed elsewhere is removed, and what is a stranger's stays. With a controller
-//! that begins anew without bands nothing is left of them, and what the kernel counts is in Status.
+//! Bands on a host's link that somebody else changes: what was removed by hand comes back, a
+//! foreign root is refused by name until it is gone, an interface that goes comes back with its
+//! bands; what an earlier life installed elsewhere is removed, and what is a stranger's stays. With
+//! a controller that begins anew without bands nothing is left of them, and what the kernel counts
+//! is in Status.
 //!
 //! Needs namespaces, `tc` and HTB; without them each test says so and passes.
 

@@ -39,8 +39,8 @@ pub struct FactorisationSection {
     /// Where the factors are and how processes come to them. Default `relocation`.
     #[serde(default)]
     pub mode: ModeWord,
-    /// Clocks, that is steps of an epoch, that copies of factors may be older, 0 to 64: in the modes
-    /// that have copies. Default 1.
+    /// Clocks, that is steps of an epoch, that copies of factors may be older, 0 to 64: in the
+    /// modes that have copies. Default 1.
     #[serde(default = "one")]
     pub staleness: u32,
     /// Rows of the matrix: a multiple of all threads.

@@ -3,8 +3,8 @@
 //! Invariants: while a host's bands change one by one, no job that is before another one before and
 //! after the change is ever behind it; a box is told what it has not, and nothing else, but for
 //! what it refused or lost, which it is told again every [`RETRY_NS`]; each answer is of what was
-//! told last; a refusal is news once; a job of which no box can tell or order the frames is not said
-//! to have a band.
+//! told last; a refusal is news once; a job of which no box can tell or order the frames is not
+//! said to have a band.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -63,7 +63,8 @@ pub struct BandStatus {
     pub boxes_done: u32,
     /// Boxes that were told and have not answered.
     pub boxes_awaited: u32,
-    /// The box that refused or lost it, and why, or why there is none; empty: all is as it is to be.
+    /// The box that refused or lost it, and why, or why there is none; empty: all is as it is to
+    /// be.
     pub refused: String,
 }
 

@@ -22,10 +22,10 @@ impl KeySession {
     ///   [`KeySession::advance_clock`] has returned.
     ///
     /// So where no process begins a clock before all have come back from beginning the last one, a
-    /// pull in clock `c` has all pushes of all processes in clocks before `c - staleness - 1`. A key that nobody means to use is sequentially
-    /// consistent as ever, and a set always waits for the row's owner. In a classic table nothing
-    /// of this happens, and where rows stay ([`KeyConfig::mode`](super::KeyConfig::mode)) copies
-    /// come and rows do not.
+    /// pull in clock `c` has all pushes of all processes in clocks before `c - staleness - 1`. A
+    /// key that nobody means to use is sequentially consistent as ever, and a set always waits for
+    /// the row's owner. In a classic table nothing of this happens, and where rows stay
+    /// ([`KeyConfig::mode`](super::KeyConfig::mode)) copies come and rows do not.
     ///
     /// # Errors
     /// [`CallError::UnknownKey`](weft_engine::role::keys::CallError::UnknownKey); `Full` when too

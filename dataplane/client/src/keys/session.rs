@@ -192,8 +192,8 @@ impl KeySession {
         Ok(())
     }
 
-    /// Copies a row if it, or a copy that is new enough, is here; false if not. In a classic table it is never: every
-    /// operation is a frame.
+    /// Copies a row if it, or a copy that is new enough, is here; false if not. In a classic table
+    /// it is never: every operation is a frame.
     ///
     /// # Errors
     /// [`CallError::UnknownKey`], a wrong length, or why the session is over.

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 /// controller's file).
 ///
 /// With `by = "host"` on the interface `device`, for all jobs of the host: HTB classes, and filters
-/// on the DSCP of Weft's frames. Of all nodes of a host one has it; it needs `tc` and CAP_NET_ADMIN.
-/// Every second it looks whether all is there, and installs again what is not. With `by = "port"` in
-/// queues of the box's own port, for what it sends itself: for ports that the kernel's queues are
-/// not in front of, such as DPDK's. Needs `lcores.shards = 1`.
+/// on the DSCP of Weft's frames. Of all nodes of a host one has it; it needs `tc` and
+/// CAP_NET_ADMIN. Every second it looks whether all is there, and installs again what is not. With
+/// `by = "port"` in queues of the box's own port, for what it sends itself: for ports that the
+/// kernel's queues are not in front of, such as DPDK's. Needs `lcores.shards = 1`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BandsSection {

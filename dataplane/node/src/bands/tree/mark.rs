@@ -1,5 +1,5 @@
-//! Decides whose a tree is: a mark that the kernel keeps with it, made of the node's name. By it the
-//! next life of a node finds what an earlier one left in another place, because its file was
+//! Decides whose a tree is: a mark that the kernel keeps with it, made of the node's name. By it
+//! the next life of a node finds what an earlier one left in another place, because its file was
 //! changed meanwhile, and nobody has to keep a record. No I/O.
 //!
 //! Weft's own root has the mark as its `r2q`, which says nothing where each class has a quantum of
