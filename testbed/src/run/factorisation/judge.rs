@@ -18,9 +18,9 @@ pub fn judge(plan: &FactorisationPlan, seen: &Seen) -> FactorisationOutcome {
     let factors = seen.factors.clone().unwrap_or_default();
     let wrong = if factors.len() == reference.len() {
         let pairs = factors.iter().zip(&reference);
-        let is_wrong = |found: f32, expected: f32| match section.mode.has_copies() {
-            true => !found.is_finite(),
-            false => found.to_bits() != expected.to_bits(),
+        let is_wrong = |found: f32, expected: f32| match section.is_exact() {
+            true => found.to_bits() != expected.to_bits(),
+            false => !found.is_finite(),
         };
         pairs.filter(|(found, expected)| is_wrong(**found, **expected)).count()
     } else {
@@ -32,9 +32,9 @@ pub fn judge(plan: &FactorisationPlan, seen: &Seen) -> FactorisationOutcome {
     }
     let reference_loss = matrix.loss(&reference);
     let loss = (factors.len() == reference.len()).then(|| matrix.loss(&factors));
-    // Copies are older than rows, and sums of pushes round otherwise: the model is another one,
-    // and must be as good.
-    let loss_max = reference_loss.mul_add(LOSS_SHARE, LOSS_MORE);
+    // Copies are older than rows, sums of pushes round otherwise, and where workers share factors
+    // in a step their order counts: the model is another one, and must be as good.
+    let loss_max = section.model.loss_max(reference_loss);
     if loss.is_some_and(|loss| loss.is_nan() || loss > loss_max) {
         problems.push(format!("a loss of {loss:?} is worse than the reference's {reference_loss}"));
     }
@@ -113,9 +113,6 @@ fn seconds(ns: u64) -> f64 {
 }
 
 const LOCALIZE: &str = "localize";
-/// A loss may be so many times the reference's, and so much more.
-const LOSS_SHARE: f64 = 1.1;
-const LOSS_MORE: f64 = 1e-3;
 
 #[cfg(test)]
 mod tests {

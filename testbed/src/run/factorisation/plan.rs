@@ -71,7 +71,7 @@ impl FactorisationPlan {
         let mut config = box_config(HOME, Io::Udp, home, scenario.lab.mtu, "lo");
         config.keys.push(KeysSection {
             death_timeout_ms: DEATH_TIMEOUT_MS,
-            ..KeysSection::new(JOB, section.rank, section.key_count(), processes.clone())
+            ..KeysSection::new(JOB, section.row_len(), section.key_count(), processes.clone())
         });
         let of = |node| ProcessPlan {
             node,
@@ -100,7 +100,7 @@ impl ProcessPlan {
             self.home,
             self.processes.clone(),
             self.node,
-            section.rank,
+            section.row_len(),
             section.key_count(),
         )
         .job(JOB)

@@ -18,7 +18,7 @@ use super::message::{ProcessMessage, TableSummary};
 use super::plan::ProcessPlan;
 use crate::run::worker::fault_config;
 use crate::run::{monotonic_ns, process_cpu_ns};
-use crate::scenario::ModeWord;
+use crate::scenario::{ModeWord, ModelWord};
 use crate::workload::factorisation::Matrix;
 
 /// Runs a process to its end; the last message is `Done` or `Failed`. Each line of `opened` opens a
@@ -173,26 +173,37 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Has the columns come, and goes through the entries.
+    /// Has the factors come that others have worked on, and goes through the entries.
     fn step(&self, worker: u32, step: u32) -> Result<(), Why> {
-        let rank = usize::from(self.plan.scenario.factorisation.rank);
-        let (mut factors, mut change) = (vec![0.0; 2 * rank], vec![0.0; 2 * rank]);
-        if self.plan.scenario.factorisation.mode == ModeWord::Managed {
+        let section = &self.plan.scenario.factorisation;
+        let now = self.matrix.keys_of(worker, step);
+        let next = self.matrix.keys_of(worker, step + 1);
+        let mut coming = Vec::new();
+        if section.mode == ModeWord::Managed {
             let clock = self.keys.clock();
-            for (ahead, clock) in [(0, clock), (1, clock + 1)] {
-                let columns = self.matrix.columns_of(worker, step + ahead);
-                self.keys.intend(&columns, clock, clock + 1)?;
+            for (keys, clock) in [(&now, clock), (&next, clock + 1)] {
+                self.keys.intend(keys, clock, clock + 1)?;
             }
-        } else {
-            for columns in self.matrix.columns_of(worker, step).chunks(KEYS_OF_CALL) {
-                self.keys.localize(columns)?;
+        } else if section.model == ModelWord::Matrix || step == 0 {
+            now.chunks(KEYS_OF_CALL).try_for_each(|keys| self.keys.localize(keys))?;
+        }
+        if section.mode == ModeWord::Relocation && section.model != ModelWord::Matrix {
+            // While this step's entries are gone through.
+            for keys in next.chunks(KEYS_OF_CALL) {
+                coming.push(self.keys.start_localize(keys)?);
             }
         }
+        let (mut factors, mut change) = (Vec::new(), Vec::new());
         for entry in self.matrix.entries(worker, step) {
-            let keys = [self.matrix.row_key(entry.row), self.matrix.column_key(entry.column)];
+            let keys = self.matrix.keys(entry);
+            factors.resize(keys.len() * usize::from(section.row_len()), 0.0);
+            change.resize(factors.len(), 0.0);
             self.keys.pull(&keys, &mut factors)?;
-            self.matrix.descend(entry.value, factors.split_at(rank), &mut change);
+            self.matrix.descend(entry.value, &factors, &mut change);
             self.keys.push(&keys, &change)?;
+        }
+        for ticket in coming {
+            ticket.wait()?;
         }
         Ok(())
     }
@@ -203,7 +214,7 @@ impl Work<'_> {
         let keys: Vec<u64> = (0..section.key_count().into()).collect();
         let mut octets = Vec::new();
         for keys in keys.chunks(KEYS_OF_CALL) {
-            let mut factors = vec![0.0; keys.len() * usize::from(section.rank)];
+            let mut factors = vec![0.0; keys.len() * usize::from(section.row_len())];
             self.keys.pull(keys, &mut factors)?;
             octets.extend(factors.iter().flat_map(|element: &f32| element.to_le_bytes()));
         }
