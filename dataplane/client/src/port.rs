@@ -128,7 +128,7 @@ fn open_af_packet(config: &Config) -> Result<HostedPort<AfPacketPort>, Error> {
     }
     let has_kernel = kernels.is_some();
     let router = || router_to(config.aggregator.ip(), &interface).filter(|_| has_kernel);
-    let next_hop = config.router.or_else(router).unwrap_or(config.aggregator.ip());
+    let next_hop = config.router.or_else(router).unwrap_or_else(|| config.aggregator.ip());
     let host = HostConfig { ip, next_hop, mtu: config.mtu, answers: !has_kernel };
     let port = HostedPort::new(port, &host)?;
     if !has_kernel {

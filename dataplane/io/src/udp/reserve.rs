@@ -24,7 +24,7 @@ impl ReservedPorts {
         let open = |index: u16| {
             let mut addr = first;
             let port = first.port().checked_add(index);
-            addr.set_port(port.ok_or((addr, io::ErrorKind::InvalidInput.into()))?);
+            addr.set_port(port.ok_or_else(|| (addr, io::ErrorKind::InvalidInput.into()))?);
             reserve(addr).map_err(|error| (addr, error))
         };
         Ok(Self { _sockets: (0..count).map(open).collect::<Result<_, _>>()? })
