@@ -257,7 +257,7 @@ fn an_interrupted_run_ends_at_once_and_cleans_up() {
         let mut run = Run::start(&path, &["--io=udp"]);
         run.wait_until_training(4);
         run.signal(signal);
-        let signalled = std::time::Instant::now();
+        let signalled = Instant::now();
         let (ended, _) = run.end(PATIENCE);
         assert!(signalled.elapsed() < Duration::from_secs(8), "{:?}", signalled.elapsed());
         assert_eq!(ended.code, Some(130), "{}", ended.stderr);
