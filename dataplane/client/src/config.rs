@@ -74,8 +74,8 @@ pub struct Config {
     pub numbers: Numbers,
     /// Which port. Default [`Io::Auto`]: by the aggregator's address.
     pub io: Io,
-    /// The interface, with [`Io::AfPacket`]; by default the one that has `local`'s address. One that
-    /// does not have it makes the worker a host of its own there, which answers ARP, neighbour
+    /// The interface, with [`Io::AfPacket`]; by default the one that has `local`'s address. One
+    /// that does not have it makes the worker a host of its own there, which answers ARP, neighbour
     /// discovery and ping for the address itself.
     pub interface: Option<String>,
     /// The router to the aggregator, for ports that find their next hop themselves. Default: what

@@ -75,8 +75,9 @@ pub struct Statistics {
 }
 
 impl Session<WorkerPort> {
-    /// Joins the group over UDP sockets, over memory shared with an aggregator of this host, or over
-    /// an interface ([`Config::io`]); [`Session::port`] says which. Returns when every worker has joined.
+    /// Joins the group over UDP sockets, over memory shared with an aggregator of this host, or
+    /// over an interface ([`Config::io`]); [`Session::port`] says which. Returns when every worker
+    /// has joined.
     ///
     /// # Errors
     /// [`Error`], within `connect_timeout` when the aggregator does not answer or full datagrams

@@ -14,7 +14,8 @@
 //! | [`restamp`] | | replayed contributions made new, for benches |
 //!
 //! [`probe`] is no port: it sends packet trains and notes when they arrive. [`nic`] reads the
-//! counters of interfaces, [`route`] the kernel's routes. [`host`] answers and asks what a kernel would beside a port.
+//! counters of interfaces, [`route`] the kernel's routes. [`host`] answers and asks what a kernel
+//! would beside a port.
 //!
 //! [`marks`] says what the frames of each job carry. [`pool`] is where the software ports take
 //! their frames from.
