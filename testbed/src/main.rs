@@ -14,6 +14,7 @@ use commands::{
     lab, plan, probe, replay, report, run, run_args, soak, table_process, top, worker,
 };
 use weft_process::say;
+use weft_process::say::chain;
 use weft_testbed::interrupt;
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
@@ -156,11 +157,11 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         // Whatever else failed then, failed of it.
         Err(Failure { error, .. }) if interrupt::is_raised() => {
-            say!("weft: interrupted: {error:#}");
+            say!("weft: interrupted: {}", chain(error.as_ref()));
             ExitCode::from(Exit::Interrupted as u8)
         }
         Err(Failure { exit, error }) => {
-            say!("weft: {error:#}");
+            say!("weft: {}", chain(error.as_ref()));
             ExitCode::from(exit as u8)
         }
     }

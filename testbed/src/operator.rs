@@ -1,6 +1,7 @@
 //! What an operator asks of a controller, over gRPC: a call, and the one answer or why there is
 //! none.
 
+use std::error::Error as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 use weft_control::{BandPolicy, Command, HoldingCommand};
 use weft_rpc::convert::command_to_proto;
-use weft_rpc::tls::{DialError, Dialler, TlsFiles};
+use weft_rpc::tls::{self, DialError, Dialler, TlsFiles};
 use weft_rpc::v1;
 use weft_rpc::v1::status_client::StatusClient;
 use weft_rpc::v1::workers_client::WorkersClient;
@@ -19,6 +20,7 @@ pub struct Operator {
     runtime: Runtime,
     channel: Channel,
     timeout: Duration,
+    endpoint: String,
 }
 
 /// Why a controller did not do it.
@@ -27,6 +29,18 @@ pub enum OperatorError {
     /// This machine has no way to ask.
     #[error("cannot begin to ask the controller")]
     System(#[source] std::io::Error),
+    /// What was asked for makes no sense, whoever listens there: an address that is none, or a
+    /// certificate that cannot be read.
+    #[error("cannot call the controller")]
+    Call(#[source] DialError),
+    /// It was reached, and the two do not understand each other.
+    #[error("cannot speak with the controller at {endpoint}: {problem}")]
+    Foreign {
+        /// Where.
+        endpoint: String,
+        /// Why.
+        problem: String,
+    },
     /// It was not reached.
     #[error("cannot reach the controller at {endpoint}; is it running, and is that its `listen`?")]
     Dial {
@@ -39,7 +53,13 @@ pub enum OperatorError {
     /// It said no.
     #[error("{}", .0.message())]
     Said(tonic::Status),
-    /// It said nothing in time.
+    /// It said nothing of itself in time.
+    #[error("the controller did not answer within {seconds} s; is it stopped, or overloaded?")]
+    Unread {
+        /// How long it had.
+        seconds: f64,
+    },
+    /// It said nothing to a word in time.
     #[error(
         "the controller did not answer within {seconds} s; it may heed the word yet: `weft top \
          --once` says what the job does"
@@ -55,13 +75,21 @@ impl OperatorError {
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         match self {
-            Self::System(_) | Self::Dial { .. } => true,
-            Self::Silent { .. } => false,
+            Self::System(_) | Self::Call(_) | Self::Dial { .. } | Self::Foreign { .. } => true,
+            Self::Unread { .. } | Self::Silent { .. } => false,
             // A stream that breaks in the middle is of no code of the controller's.
             Self::Said(status) => {
                 matches!(status.code(), tonic::Code::Unavailable | tonic::Code::Unknown)
             }
         }
+    }
+}
+
+impl OperatorError {
+    /// Whoever asked did so wrongly, or somewhere else than meant: nobody was called.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::Call(_))
     }
 }
 
@@ -79,12 +107,19 @@ impl Operator {
             .enable_all()
             .build()
             .map_err(OperatorError::System)?;
-        let dial = |source| OperatorError::Dial { endpoint: endpoint.to_owned(), source };
         let files = certs.map(|folder| TlsFiles::in_folder(folder, "operator"));
         let dialler = Dialler::new(endpoint, files.as_ref(), |to| to.connect_timeout(DIAL_TIMEOUT))
-            .map_err(dial)?;
-        let channel = runtime.block_on(dialler.dial()).map_err(dial)?;
-        Ok(Self { runtime, channel, timeout })
+            .map_err(OperatorError::Call)?;
+        let endpoint = endpoint.to_owned();
+        match runtime.block_on(dialler.dial()) {
+            Ok(channel) => Ok(Self { runtime, channel, timeout, endpoint }),
+            Err(source @ DialError::Connect(_)) => Err(match tls::refusal(&source) {
+                Some(problem) => OperatorError::Foreign { endpoint, problem },
+                None => OperatorError::Dial { endpoint, source },
+            }),
+            // Its certificate went meanwhile.
+            Err(source) => Err(OperatorError::Call(source)),
+        }
     }
 
     /// Has a job pause; returns how long its standstill took, once it stands.
@@ -145,8 +180,11 @@ impl Operator {
     /// The controller's word.
     pub fn status(&self) -> Result<v1::StatusReply, OperatorError> {
         let mut client = StatusClient::new(self.channel.clone());
-        let reply = self.wait(client.read(self.timed(v1::StatusRequest {})))?;
-        Ok(reply.into_inner())
+        let reply = self.wait(client.read(self.timed(v1::StatusRequest {})));
+        reply.map(tonic::Response::into_inner).map_err(|error| match error {
+            OperatorError::Silent { seconds } => OperatorError::Unread { seconds },
+            error => error,
+        })
     }
 
     /// Waits for the answer to a call.
@@ -162,7 +200,19 @@ impl Operator {
                 tonic::Code::DeadlineExceeded | tonic::Code::Cancelled if is_late => {
                     OperatorError::Silent { seconds: self.timeout.as_secs_f64() }
                 }
-                _ => OperatorError::Said(status),
+                // That it may not is the controller's own word; what comes of a connection that
+                // broke has the same code, and a source.
+                tonic::Code::PermissionDenied | tonic::Code::Unauthenticated
+                    if status.source().is_none() =>
+                {
+                    OperatorError::Said(status)
+                }
+                _ => match tls::refusal(&status) {
+                    Some(problem) => {
+                        OperatorError::Foreign { endpoint: self.endpoint.clone(), problem }
+                    }
+                    None => OperatorError::Said(status),
+                },
             }
         })
     }

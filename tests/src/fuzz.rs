@@ -10,10 +10,12 @@ use weft_wire::hello::{BODY_LEN, Hello};
 
 pub use self::aggregator::aggregator_frames;
 pub use self::gather::gather_frames;
+pub use self::keys::{key_body, key_frames};
 use crate::crc32c::crc32c;
 
 mod aggregator;
 mod gather;
+mod keys;
 
 /// What a fuzz target does with its input.
 pub type Target = fn(&[u8]);
@@ -25,6 +27,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("gather_frames", gather_frames),
     ("header_parse", header_parse),
     ("hello_parse", hello_parse),
+    ("key_body", key_body),
+    ("key_frames", key_frames),
 ];
 
 /// An Ethernet frame from the network, down to the handshake body.

@@ -2,7 +2,7 @@
 //! replayed with the others, see `fuzz_regressions_wire.rs`.
 
 use weft_engine::random::SplitMix64;
-use weft_tests::fuzz::{Target, aggregator_frames, gather_frames};
+use weft_tests::fuzz::{Target, aggregator_frames, gather_frames, key_body, key_frames};
 
 fn random_sequences(target: Target, seed: u64) {
     let mut random = SplitMix64::new(seed);
@@ -21,4 +21,10 @@ fn random_sequences_break_no_windowed_lease() {
 #[test]
 fn random_sequences_break_no_whole_lease() {
     random_sequences(gather_frames, 0x5746);
+}
+
+#[test]
+fn random_sequences_break_no_table_of_rows() {
+    random_sequences(key_frames, 0x5747);
+    random_sequences(key_body, 0x5748);
 }

@@ -27,6 +27,9 @@ fn table<const K: usize>() -> Keys<K> {
         pushes: none,
         pulls: none,
         localizes: none,
+        intents: none,
+        clocks: none,
+        staleness: 0,
         batches: false,
         directories: 1,
         restart_count_max: 0,
@@ -430,5 +433,104 @@ mod two_keys {
         let table = Keys { pushes: times(2, P1), localizes: times(1, P2), ..table::<2>() };
         let wrong = Keys { rules: Rules::FloorsLeftBehind, ..table };
         assert_fails(&wrong, Failure::Unsafe, "the push p1.0 is in k0 twice");
+    }
+}
+
+mod intents {
+    use super::*;
+
+    /// p1 and p2 may mean to use the row of p0.
+    fn meant<const K: usize>() -> Keys<K> {
+        Keys { intents: times(2, P1 | P2), ..table() }
+    }
+
+    #[test]
+    fn rows_go_to_one_who_means_to_use_them_and_copies_to_others() {
+        let table = Keys { pushes: times(1, P1), pulls: times(1, P1), ..meant::<1>() };
+        assert_holds(&table, 70_000);
+        assert_holds(&Keys { intents: times(2, ANY), ..table.clone() }, 150_000);
+        assert_holds(&Keys { caches: true, ..table }, 150_000);
+    }
+
+    #[test]
+    fn copies_are_as_new_as_the_bound() {
+        let table = Keys { intents: times(2, P0 | P1), clocks: times(2, P1), ..table::<1>() };
+        let table = Keys { pushes: times(1, P0), pulls: times(2, P1), ..table };
+        for staleness in [0, 1] {
+            assert_holds(&Keys { staleness, ..table.clone() }, 500_000);
+        }
+    }
+
+    #[test]
+    fn intents_meet_localizes() {
+        let table = Keys { localizes: times(1, P1 | P2), pushes: times(1, P1), ..table::<1>() };
+        let table = Keys { intents: times(1, P1 | P2), ..table };
+        assert_holds(&Keys { pulls: times(1, P1), ..table.clone() }, 400_000);
+        let table = Keys { pushes: scaled(1, P1), intents: times(2, P1 | P2), ..table };
+        assert_holds(&table, 100_000);
+    }
+
+    #[test]
+    fn box_restarts_while_rows_are_taken() {
+        let table = Keys { restart_count_max: 1, pushes: times(1, P1), ..meant::<1>() };
+        assert_holds(&Keys { intents: times(1, P1 | P2), ..table }, 35_000);
+    }
+
+    #[test]
+    fn owner_or_reader_dies() {
+        let table = Keys { intents: times(1, P1 | P2), pushes: times(1, P1), ..table::<1>() };
+        let table = Keys { deaths: times(1, P0 | P2), ..table };
+        for zombies in [false, true] {
+            assert_holds(&Keys { zombies, ..table.clone() }, 8_000);
+        }
+    }
+
+    #[test]
+    fn refusal_that_is_not_entered_loses_the_row() {
+        let table = Keys { intents: times(2, P0 | P1), ..table::<1>() };
+        let wrong = Keys { rules: Rules::RefusalNotEntered, ..table };
+        assert_fails(&wrong, Failure::Unsafe, "k0 is lost");
+    }
+
+    #[test]
+    fn row_that_its_taker_does_not_expect_is_lost() {
+        let wrong = Keys { rules: Rules::TakeForgotten, ..meant::<1>() };
+        assert_fails(&wrong, Failure::Unsafe, "k0 is lost");
+    }
+
+    #[test]
+    fn copy_without_the_own_operations_lacks_a_push() {
+        let table = Keys { intents: times(2, P0 | P1), ..table::<1>() };
+        let table = Keys { pushes: times(1, P1), pulls: times(1, P1), ..table };
+        let wrong = Keys { rules: Rules::CopyWithoutOwn, ..table };
+        let verdict = "p1.1 pulls a copy of k0 without an own push";
+        assert_fails(&wrong, Failure::Unsafe, verdict);
+    }
+
+    #[test]
+    fn copy_that_is_read_before_earlier_pulls_are_answered_is_older() {
+        let table = Keys { intents: times(2, P0 | P1), ..table::<1>() };
+        let table = Keys { pushes: times(1, P0), pulls: times(2, P1), ..table };
+        let wrong = Keys { rules: Rules::CopyPastPulls, ..table };
+        assert_fails(&wrong, Failure::Unsafe, "p1.1 pulls an older k0 than before");
+    }
+
+    #[test]
+    fn copy_that_is_as_new_as_its_arrival_is_too_old() {
+        let table = Keys { intents: times(2, P0 | P1), clocks: times(1, P1), ..table::<1>() };
+        let table = Keys { pushes: times(1, P0), pulls: times(1, P1), ..table };
+        let wrong = Keys { rules: Rules::CopyOfArrival, ..table };
+        assert_fails(&wrong, Failure::Unsafe, "p1.0 pulls a copy of k0 that is too old");
+    }
+
+    #[test]
+    fn copy_that_outlives_its_intent_is_not_consistent() {
+        // p0 has no room for kept copies, so that it grants no take.
+        let table = Keys { intents: times(1, P1), kept_count_max: 0, ..table::<1>() };
+        let table = Keys { pushes: times(2, P0 | P1), pulls: times(2, P0 | P1), ..table };
+        let wrong = Keys { rules: Rules::CopyOutlivesIntent, ..table };
+        let verdict =
+            "k0 is not consistent: p0.0 push, p0.1 pull: p0.0, p1.0 push open, p1.1 pull: p1.0";
+        assert_fails(&wrong, Failure::Unsafe, verdict);
     }
 }

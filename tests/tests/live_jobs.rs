@@ -64,6 +64,10 @@ fn each_of_several_jobs_has_the_bits_of_its_own_reference() {
     // Nobody waits in an asynchronous job; whether a push is summed on its way its plan decides.
     assert_eq!((&rows[0]["barrier_waits"], &rows[1]["barrier_waits"]), (&16.into(), &0.into()));
     assert!(rows[0]["barrier_wait_mean_ms"].as_f64() > Some(0.0), "{json}");
+    // Not 0: nobody measures them there.
+    for key in ["barrier_wait_mean_ms", "barrier_wait_p99_ms", "barrier_wait_variance_ms2"] {
+        assert_eq!(rows[1].get(key), Some(&Value::Null), "{key}");
+    }
     let chunks = |key: &str| rows[0][key].as_u64().expect("a count");
     assert!(chunks("chunks_aggregated") + chunks("chunks_direct") > 0, "{json}");
     assert_eq!(rows[1]["chunks_aggregated"], 0, "{json}");

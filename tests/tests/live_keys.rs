@@ -27,11 +27,17 @@ fn run(changes: &[(&str, &str)], arguments: &[&str]) -> Ended {
 
 /// The result of a run that must have verdict ok and the reference's bits.
 fn good(ended: &Ended) -> &Value {
+    let json = learnt(ended);
+    assert_eq!(json["loss"], json["reference_loss"]);
+    json
+}
+
+/// The result of a run that must have verdict ok.
+fn learnt(ended: &Ended) -> &Value {
     let json = ended.json.as_ref().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
     assert_eq!(json["verdict"], "ok", "{} {}", json["problems"], ended.stderr);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert_eq!(json["wrong_values"], 0);
-    assert_eq!(json["loss"], json["reference_loss"]);
     let loss = json["loss"].as_f64().expect("a number");
     assert!(loss > 0.0 && loss < 0.1, "it has learnt: {loss}");
     assert!(json["epoch_s"].as_f64().is_some_and(|seconds| seconds > 0.0));
@@ -74,6 +80,44 @@ fn classic_tables_give_the_same_model_by_messages() {
     assert!((0.7..0.8).contains(&share(fast)), "{fast}");
     for json in [classic, fast] {
         assert_eq!((&json["relocations"], &json["relocation_us_p50"]), (&0.into(), &0.0.into()));
+    }
+}
+
+#[test]
+fn modes_with_copies_learn_as_good_a_model() {
+    let mode = |word: &str| {
+        let line = format!("mode = \"{word}\" ");
+        let ended = run(&[("mode = \"relocation\"", &line)], &["--no-lab"]);
+        learnt(&ended).clone()
+    };
+    for word in ["managed", "stale-client", "stale-server"] {
+        let json = mode(word);
+        assert_eq!(json["mode"], word);
+        assert!(share(&json) > 0.9, "{json}");
+        let moved = json["relocations"].as_u64().expect("a number");
+        assert_eq!(moved > 0, word == "managed", "{json}");
+    }
+}
+
+/// Models in which workers share factors: `run` changes the matrix's scenario to theirs.
+#[test]
+fn graphs_and_words_are_learnt_with_and_without_copies() {
+    for (model, columns, rank) in
+        [("rescal", "16", "8"), ("complex", "16", "16"), ("word2vec", "240", "16")]
+    {
+        for word in ["relocation", "managed"] {
+            let changes = [
+                ("mode = \"relocation\"", format!("model = \"{model}\"\nmode = \"{word}\" ")),
+                ("columns = 240", format!("columns = {columns}")),
+                ("rank = 16", format!("rank = {rank}")),
+                ("epochs = 6", "epochs = 12".to_owned()),
+            ];
+            let changes = changes.each_ref().map(|(from, to)| (*from, to.as_str()));
+            let ended = run(&changes, &["--no-lab"]);
+            // From 0.7 at first to less than 0.1.
+            let json = learnt(&ended);
+            assert_eq!(json["mode"], word);
+        }
     }
 }
 

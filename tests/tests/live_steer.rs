@@ -186,6 +186,32 @@ fn a_resize_in_a_lab_with_certificates_has_the_references_bits() {
     assert!(!told("controller.toml").contains("insecure = true"));
 }
 
+/// As on loopback: killed without a word in steps of a pause and of two resizes, box and controller
+/// come back where they were, in their namespaces and with their certificates.
+#[test]
+fn a_box_and_a_controller_that_are_killed_in_a_lab_cost_no_bit() {
+    if !has_lab("a_box_and_a_controller_that_are_killed_in_a_lab_cost_no_bit") {
+        return;
+    }
+    let kills = [("controller", 0, "checkpoint"), ("a0", 1, "stand"), ("a0", 2, "lease")];
+    let mut text = fs::read_to_string(recipe("resize-lab.toml")).expect("a recipe");
+    for (name, word, step) in kills {
+        text += &format!("\n[[resize.kill]]\nbox = \"{name}\"\nword = {word}\nstep = \"{step}\"\n");
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("killed.toml");
+    fs::write(&path, text).expect("a file in a temporary directory");
+    let (ended, _out) = Run::start(&path, &none()).end(LIMIT);
+    let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
+    assert_eq!((ended.code, &json["model_identical"]), (Some(0), &true.into()), "{json:#}");
+    assert_eq!(json["widths"], Value::from([2, 4, 2]));
+    let rows = json["kills"].as_array().expect("rows");
+    let met: Vec<(&str, u64)> =
+        rows.iter().filter_map(|row| Some((row["box"].as_str()?, row["word"].as_u64()?))).collect();
+    assert_eq!(met, [("controller", 0), ("a0", 1), ("a0", 2)], "{json:#}");
+    assert!(rows.iter().all(|row| row["step"].is_string()), "{json:#}");
+}
+
 /// What makes no sense with [resize] is refused by its name, before anything starts.
 #[test]
 fn what_is_not_for_a_resize_is_refused_by_its_name() {

@@ -1,6 +1,8 @@
 //! Thousands of seeds of an allreduce job that is paused, resumed and resized while its controller
-//! and its box are killed at any moment of that: no update is lost or comes twice, all workers stop
-//! before the same round, and the job ends.
+//! and its box are killed at any moment of that and in each step, also between what is heard and
+//! what is saved; workers die before and after they have left, or never come, checkpoints take too
+//! long, and operators speak at once. No update is lost or comes twice, all workers stop before the
+//! same round, and the job ends, or whoever asks hears which worker is lost.
 //!
 //! A failure prints its seed; `WEFT_SIM_SEED=n` runs it alone with a log of every event,
 //! `WEFT_SIM_SCALE=10` ten times as many, `WEFT_SIM_COUNT=20` twenty.
@@ -27,6 +29,13 @@ fn seeds() {
         assert!(seen.pauses > 1000 && seen.resizes > 1000, "{seen:?}");
         assert!(seen.reverts > 20 && seen.refusals > 500, "{seen:?}");
         assert!(seen.forgotten > 50 && seen.overdue >= seen.forgotten, "{seen:?}");
+        // In each step of a lease: before it is done, when it is, and when the controller knows.
+        let at_lease = seen.killed_at_lease.iter().flatten();
+        let moments = at_lease.chain(&seen.killed_at_save).chain(&seen.workers_killed);
+        moments.for_each(|kills| assert!(*kills > 20, "{seen:?}"));
+        assert!(seen.one_missing > 50 && seen.races > 100, "{seen:?}");
+        assert!(seen.lost_named > 50 && seen.lost_replaced > 20, "{seen:?}");
+        assert!(seen.slow_keeps > 20 && seen.given_up > seen.slow_keeps / 2, "{seen:?}");
     }
 }
 

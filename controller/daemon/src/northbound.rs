@@ -124,8 +124,6 @@ impl Workers for Northbound {
         request: Request<v1::ResizeJobRequest>,
     ) -> Result<Response<v1::ResizeJobReply>, Status> {
         let v1::ResizeJobRequest { name, workers } = request.into_inner();
-        // One that is too great is beyond all places.
-        let workers = u16::try_from(workers).unwrap_or(u16::MAX);
         let (answer, answered) = oneshot::channel();
         self.core.send(Input::Resize(name, workers, answer)).await.map_err(|_| gone())?;
         match answered.await.map_err(|_| gone())? {

@@ -84,6 +84,8 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
             grant_mean_ns: mean(counters.grant_sum_ns, counters.granted),
             delay_max: counters.delay_max,
             replans_failure: counters.replans_failure,
+            replans_words: counters.replans_words,
+            replans_bands: counters.replans_bands,
             replans_late: counters.replans_late,
             replans_bandwidth: counters.replans_bandwidth,
             replica: job.replica.map(|replica| v1::ReplicaStatus {
@@ -245,19 +247,22 @@ pub fn write_text(snapshot: &Snapshot) -> String {
             let count = counters.installs_refused;
             let _ = writeln!(text, "  groups are refused ({count} times) by {}", job.refusing);
         }
-        if let Some(band) = job.bands.band {
-            let BandStatus { label, boxes_done, boxes_awaited, refused, .. } = &job.bands;
+        let BandStatus { label, band, boxes_done, boxes_awaited, refused } = &job.bands;
+        if let Some(band) = band {
             let _ = write!(
                 text,
                 "  band {band} for frames with DSCP {label}, at {boxes_done} boxes, {boxes_awaited} \
                  to answer, {} changes",
                 counters.band_changes
             );
-            let _ = match refused.as_str() {
-                "" => writeln!(text),
-                refused => writeln!(text, "; refused by {refused}"),
-            };
+        } else if !refused.is_empty() {
+            let _ = write!(text, "  no band");
         }
+        let _ = match (band, refused.as_str()) {
+            (None, "") => Ok(()),
+            (Some(_), "") => writeln!(text),
+            (_, refused) => writeln!(text, ": {refused}"),
+        };
     }
     for job in &status.reduces {
         reduces::write_text(&mut text, job);

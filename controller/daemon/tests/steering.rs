@@ -5,13 +5,13 @@ mod common;
 
 use std::time::Duration;
 
-use weft_config::controller::ControllerConfig;
+use weft_config::controller::{ControllerConfig, HostConfig, PlaceConfig, ReduceConfig};
 use weft_rpc::v1;
 use weft_rpc::v1::status_client::StatusClient;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-use common::{Box, PATIENCE, config, controller, one_granted, request};
+use common::{Box, PATIENCE, Worker, config, controller, one_granted, request};
 
 /// Two operators: the first word counts, and is answered when the job stands still.
 #[tokio::test]
@@ -106,4 +106,35 @@ async fn a_word_is_answered_when_it_is_saved() {
     // A resume, too, is on the disk before it is answered.
     client.resume_job(resume).await.unwrap();
     assert!(!std::fs::read_to_string(&state_file).unwrap().contains("\"paused\""));
+}
+
+/// A word that cannot be is refused with the numbers of whoever said it; a worker that is of
+/// another kind of job than it says hears which.
+#[tokio::test]
+async fn what_cannot_be_is_refused_as_it_was_said() {
+    let place = PlaceConfig { host: "w0".into(), address: "127.0.0.1:23000".parse().unwrap() };
+    let reduce = ReduceConfig::new("sums", 2, "a0", (vec![place], 1), -20);
+    let hosts = ["w0", "w1", "s0", "a0"].map(HostConfig::named).into();
+    let config = ControllerConfig { hosts, reduces: vec![reduce], ..config() };
+    let channel = controller(config).await;
+    let mut client = WorkersClient::new(channel.clone());
+    for workers in [2, 70_000, 1 << 31, u32::MAX] {
+        let word = v1::ResizeJobRequest { name: "sums".into(), workers };
+        let refused = client.resize_job(word).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
+        let wanted = format!("workers: {workers} are wanted, and the job has 1 places");
+        assert!(refused.message().starts_with(&wanted), "{refused}");
+    }
+    let halt = v1::Halt::None.into();
+    let position = v1::RoundPosition { halt, ..v1::RoundPosition::default() };
+    for (job, position, problem) in [
+        (2, None, "is missing; `sums` is an allreduce job"),
+        (1, Some(position), "is of no use; `digits` is a push job"),
+    ] {
+        let hello = v1::WorkerHello { job, name: None, rank: 0, life: 7, position };
+        let mut worker = Worker::attach(&channel, hello).await;
+        let Some(Heard::Refused(refused)) = worker.hear().await else { panic!("not refused") };
+        assert_eq!(refused.field, "position", "{refused:?}");
+        assert!(refused.problem.starts_with(problem), "{refused:?}");
+    }
 }

@@ -134,9 +134,11 @@ impl Bands {
     }
 
     /// A box that applies bands attached, and has these; it may be told anew.
+    /// Where there are no bands, it is to take them away.
     pub(super) fn attach(&mut self, node: NodeId, held: Option<&[(JobId, u8)]>) {
-        self.boxes.attach(node, held.unwrap_or_default());
-        self.is_stale = self.is_on;
+        let held = held.unwrap_or_default();
+        self.boxes.attach(node, held);
+        self.is_stale = self.is_on || !held.is_empty();
     }
 
     /// A box is gone: what it has its next hello says.
@@ -267,12 +269,15 @@ impl Controller {
         let (policy, _, rotations) = self.bands.policy();
         let mut wanted = BTreeMap::new();
         for jobs in hosts.values() {
+            // Nobody can tell the frames of a job without a label: they are with the rest.
+            let has_label = |id: &JobId| self.bands.label(*id) != 0;
+            let jobs: Vec<JobId> = jobs.iter().copied().filter(has_label).collect();
             // Names that sort as the sizes do.
-            let model = |id| format!("{:020}", self.jobs[id].config.update_bytes());
-            let models: Vec<String> = jobs.iter().map(model).collect();
+            let model = |id| format!("{:020}", self.jobs[&id].config.update_bytes());
+            let models: Vec<String> = jobs.iter().copied().map(model).collect();
             let models: Vec<&str> = models.iter().map(String::as_str).collect();
             let given = bands(policy, &models, rotations, Grouping::Models).unwrap_or_default();
-            wanted.extend(jobs.iter().copied().zip(given));
+            wanted.extend(jobs.into_iter().zip(given));
         }
         wanted
     }

@@ -93,6 +93,7 @@ impl Controller {
                 let counters = &mut self.jobs.get_mut(&turn.job).expect("a turn's job").counters;
                 match why {
                     Why::Failure => counters.replans_failure += 1,
+                    Why::Word => counters.replans_words += 1,
                     Why::Late => counters.replans_late += 1,
                     Why::Bandwidth => counters.replans_bandwidth += 1,
                     Why::Bands => counters.replans_bands += 1,

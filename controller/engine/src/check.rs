@@ -121,9 +121,12 @@ pub(super) fn reduce(at: &str, job: &ReduceConfig, config: &Config) -> Checked<(
     if !(0.0..=1.0).contains(&job.pack_limit) {
         return err("pack_limit", format!("is {}; give 0 to 1", job.pack_limit));
     }
-    if !(job.begin_timeout_s > 0.0 && job.begin_timeout_s <= BEGIN_TIMEOUT_MAX_S) {
-        let problem = format!("is {}; give up to {BEGIN_TIMEOUT_MAX_S}", job.begin_timeout_s);
-        return err("begin_timeout_s", problem);
+    for (leaf, timeout_s) in
+        [("begin_timeout_s", job.begin_timeout_s), ("stop_timeout_s", job.stop_timeout_s)]
+    {
+        if !(timeout_s > 0.0 && timeout_s <= TIMEOUT_MAX_S) {
+            return err(leaf, format!("is {timeout_s}; give more than 0, up to {TIMEOUT_MAX_S}"));
+        }
     }
     Ok(())
 }
@@ -328,8 +331,8 @@ const POLICY_LEN_MAX: usize = 4096;
 const WORKERS_MAX: usize = 64;
 const AGGREGATORS_MAX: usize = 64;
 const BATCH_MAX: usize = 1024;
-/// How long a cohort may be given to begin.
-const BEGIN_TIMEOUT_MAX_S: f64 = 86_400.0;
+/// How long a cohort may be given to stop or to begin.
+const TIMEOUT_MAX_S: f64 = 86_400.0;
 /// Places of an allreduce job: a group's members.
 const PLACES_MAX: usize = 64;
 const WEIGHT_MIN: f64 = 0.001;

@@ -24,7 +24,7 @@ pub(super) struct Decided {
 impl Controller {
     /// Ends a group before anybody was granted: its requests are planned anew, and the server
     /// judges its order number VOID.
-    pub(super) fn abort(&mut self, now_ns: u64, id: GroupId) {
+    pub(super) fn abort(&mut self, now_ns: u64, id: GroupId, why: Why) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if group.is_doomed || group.state != GroupState::Installing {
             return;
@@ -48,7 +48,7 @@ impl Controller {
         }
         let waiters = self.flights.finish_group(now_ns, id);
         self.release(waiters);
-        self.need_plan(Why::Failure);
+        self.need_plan(why);
     }
 
     /// A member of a group that is open will not send. Once none will, nothing of the group moves,
@@ -67,7 +67,7 @@ impl Controller {
         }
         if group.state == GroupState::Installing {
             job.round.withdraw(group.members.len());
-            return self.abort(now_ns, id);
+            return self.abort(now_ns, id, Why::Failure);
         }
         let waiters = self.flights.finish_group(now_ns, id);
         self.release(waiters);

@@ -72,6 +72,7 @@ impl Controller {
             | Event::HoldingRemoved { .. }
             | Event::HoldingRefused { .. }
             | Event::BandSet { .. }
+            | Event::BandLost { .. }
             | Event::BandRefused { .. } => {}
             Event::Promoted { epoch, applied, order, version, momentum_norm } => {
                 let promoted = Promoted { epoch, applied, order, version, momentum_norm };
@@ -89,7 +90,7 @@ impl Controller {
         event: &Event,
     ) -> Result<(), Refusal> {
         check_figures(event)?;
-        if matches!(event, Event::BandSet { .. } | Event::BandRefused { .. }) {
+        if event.is_of_bands() {
             // Of jobs that ended meanwhile too; what was not asked has no effect.
             return Ok(());
         }
@@ -131,6 +132,7 @@ impl Controller {
             | Event::HoldingRemoved { .. }
             | Event::HoldingRefused { .. }
             | Event::BandSet { .. }
+            | Event::BandLost { .. }
             | Event::BandRefused { .. } => true,
         };
         // What a former server had still to say changes nothing.

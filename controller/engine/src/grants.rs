@@ -76,6 +76,9 @@ impl Controller {
         let order = self.give_number(now_ns, id, &requests, end_ns);
         let job = self.jobs.get_mut(&id).expect("the caller's job");
         job.open.insert(order, group);
+        if core::mem::take(&mut job.is_untouched) {
+            (self.is_saved, self.is_steering_unsaved) = (false, true);
+        }
         let bytes: u64 = requests.iter().map(|request| request.size_bytes).sum();
         job.virtual_bytes += bytes as f64 / job.config.weight;
         let server = self.host_of(self.jobs[&id].server);

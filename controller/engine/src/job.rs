@@ -22,7 +22,7 @@ mod worker;
 
 pub use counters::JobCounters;
 pub(super) use numbers::Numbers;
-pub(super) use pause::Pause;
+pub(super) use pause::{AWAY_MAX_NS, Pause};
 pub(super) use promotion::Promotion;
 pub(super) use replica::ReplicaProgress;
 pub(super) use round::Round;
@@ -53,6 +53,8 @@ pub(super) struct Job {
     pub(super) momentum_norm: f64,
     /// The server has told its state.
     pub(super) is_known: bool,
+    /// Nobody was ever granted anything of it, as far as its controllers remember.
+    pub(super) is_untouched: bool,
     /// The box and the life of it that told it last.
     pub(super) learnt_from: Option<(NodeId, Option<u64>)>,
     /// Its server has been away for a lease: nothing is promised to its transfers.
@@ -264,6 +266,7 @@ impl Job {
             self.version = version.0;
             self.momentum_norm = momentum_norm;
         }
+        self.is_untouched &= next_order == 0;
         self.numbers.begin_at(next_order);
         if is_new && !self.is_known {
             self.round.set_base(version.0);

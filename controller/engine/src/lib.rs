@@ -162,7 +162,8 @@ pub struct Controller {
     leases_at_ns: u64,
     /// A server was replaced, or is about to be, and that is not saved.
     is_promotion_unsaved: bool,
-    /// Somebody paused or resumed a job, and that is not saved.
+    /// Somebody paused or resumed a job, or a job was granted something for the first time, and
+    /// that is not saved.
     is_steering_unsaved: bool,
     saved_ceiling: u32,
     saved_jobs: usize,
@@ -172,6 +173,8 @@ pub struct Controller {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Why {
     Failure,
+    /// Somebody paused, resumed or ended a job.
+    Word,
     Late,
     Bandwidth,
     Bands,
@@ -205,6 +208,7 @@ impl Controller {
             .chain(self.lease_due_ns(self.leases_at_ns))
             .chain(self.probes.due_ns())
             .chain(self.reduce_due_ns())
+            .chain(self.pause_due_ns())
             .chain(self.holdings_due_ns())
             .chain(self.bands.due_ns())
             .min()
@@ -313,8 +317,9 @@ impl Controller {
         let gravity = |why: Why| match why {
             Why::Late => 0,
             Why::Bands => 1,
-            Why::Bandwidth => 2,
-            Why::Failure => 3,
+            Why::Word => 2,
+            Why::Bandwidth => 3,
+            Why::Failure => 4,
         };
         if self.replan.is_none_or(|known| gravity(why) >= gravity(known)) {
             self.replan = Some(why);

@@ -306,7 +306,7 @@ impl Controller {
             group.waiting.retain(|waiting| *waiting != node);
             self.grant_if_ready(now_ns, id);
         } else if job.server != node {
-            self.abort(now_ns, id);
+            self.abort(now_ns, id, Why::Failure);
         }
     }
 

@@ -5,6 +5,7 @@
 //! | `job` | what is known of a job |
 //! | `words` | what people and policies may have it do |
 //! | `steps` | which round workers stop before, and when a cohort is over |
+//! | `stop`, `stopping` | how long a stop may take, and what is said of one that takes longer |
 //! | `begin`, `beginning` | when a cohort has begun, and what becomes of one that does not |
 //! | `holding` | what the box is told to hold, one command at a time |
 //! | `placing` | which places a cohort gets (pure) |
@@ -41,6 +42,8 @@ mod saved;
 mod sizes;
 mod status;
 mod steps;
+mod stop;
+mod stopping;
 mod words;
 
 pub(super) use job::Reduce;
@@ -121,10 +124,13 @@ impl Controller {
         (life, from): (u64, Option<IpAddr>),
         (cohort, position): (CohortId, RoundPosition),
     ) -> Result<(), Refusal> {
-        let known = self
-            .reduces
-            .get_mut(&job)
-            .ok_or_else(|| Refusal::new("job", format!("there is no allreduce job {}", job.0)));
+        let pushed = self.jobs.get(&job).map(|pushed| {
+            let name = &pushed.config.name;
+            let problem = format!("is of no use; `{name}` is a push job: say hello without one");
+            Refusal::new("position", problem)
+        });
+        let none = || Refusal::new("job", format!("there is no job {}", job.0));
+        let known = self.reduces.get_mut(&job).ok_or_else(|| pushed.unwrap_or_else(none));
         let attached = known.and_then(|known| {
             let place = known.address(rank).map(|address| address.ip());
             match (place, from) {

@@ -42,7 +42,7 @@ impl Controller {
     /// Takes a group that its server does not have off the books, and its updates back into the
     /// plan.
     fn plan_anew(&mut self, now_ns: u64, id: GroupId) {
-        self.abort(now_ns, id);
+        self.abort(now_ns, id, Why::Failure);
         let Some(group) = self.groups.remove(&id) else { return };
         let job = self.jobs.get_mut(&group.job).expect("a group's job");
         job.open.remove(&group.descriptor.order.0);

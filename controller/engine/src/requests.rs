@@ -160,7 +160,17 @@ impl Controller {
 
     fn known_worker(&self, job: JobId, rank: Rank) -> Checked<&Job> {
         let Some(known) = self.jobs.get(&job) else {
-            return Err(Refusal::new("job", format!("there is no job {}", job.0)));
+            return Err(match self.reduces.get(&job) {
+                Some(reduce) => {
+                    let name = &reduce.config.name;
+                    let problem = format!(
+                        "is missing; `{name}` is an allreduce job: say which \
+                        cohort the worker is of, and which round it begins next"
+                    );
+                    Refusal::new("position", problem)
+                }
+                None => Refusal::new("job", format!("there is no job {}", job.0)),
+            });
         };
         if rank.index() >= known.workers.len() {
             let (name, workers) = (&known.config.name, known.workers.len());

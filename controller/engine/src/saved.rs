@@ -76,6 +76,9 @@ pub struct SavedJob {
     /// Who had it pause, while it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Steerer>,
+    /// Nobody was ever granted anything of it; missing: nobody knows.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_untouched: bool,
 }
 
 impl Saved {

@@ -151,7 +151,9 @@ impl Controller {
             NodeId(position.unwrap_or_default())
         };
         let empty = SavedJob::default();
-        let known = saved.jobs.get(&job.name).unwrap_or(&empty);
+        let known = saved.jobs.get(&job.name);
+        let is_untouched = known.is_none_or(|known| known.is_untouched);
+        let known = known.unwrap_or(&empty);
         let is_replica = |name: &&String| job.replica.as_ref() == Some(*name);
         let successor = known.server.as_ref().filter(is_replica);
         let promotion = Promotion::restored(known, successor.map(|_| node(&job.server)));
@@ -179,6 +181,7 @@ impl Controller {
             version: 0,
             momentum_norm: 0.0,
             is_known: false,
+            is_untouched,
             learnt_from: None,
             is_server_away: false,
             replica_progress: ReplicaProgress::default(),
@@ -217,6 +220,7 @@ impl Controller {
                 recent: recent.collect(),
                 dropped_before: dropped.map(|(rank, _)| rank).collect(),
                 paused: job.pause.by(),
+                is_untouched: job.is_untouched,
                 ..SavedJob::default()
             };
             job.promotion.save(&job.config.server, &mut saved);
@@ -235,7 +239,8 @@ impl Controller {
     }
 
     /// Whether the state is to be on disk before anything else happens: ids would come twice after
-    /// a crash, a job would be forgotten, or a server that was replaced, or a job's pause.
+    /// a crash, a job would be forgotten, or a server that was replaced, or a job's pause, or that
+    /// it was granted anything.
     /// Otherwise once in a while is enough.
     #[must_use]
     pub const fn is_save_urgent(&self) -> bool {

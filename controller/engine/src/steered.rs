@@ -29,7 +29,7 @@ pub enum SteerError {
     #[error("name: the job is {}, not paused; there is nothing to resume", .0)]
     NotPaused(JobState),
     /// It is being resized.
-    #[error("name: the job is being resized; wait until it runs")]
+    #[error("name: the job is being resized; wait until it runs, or the resize is given up")]
     Resizing,
     /// The workers of its last resize have not come in time.
     #[error(
@@ -43,7 +43,7 @@ pub enum SteerError {
     #[error("workers: {wanted} are wanted, and the job has {places} places; give it 1 to {places}")]
     Places {
         /// Workers wanted.
-        wanted: u16,
+        wanted: u32,
         /// Places that the job may use.
         places: usize,
     },

@@ -71,7 +71,7 @@ impl Controller {
         self.registered.retain(|job| job.name != name);
         self.is_saved = false;
         // Others may use what it was promised.
-        self.need_plan(Why::Failure);
+        self.need_plan(Why::Word);
         Ok(Unregistered { job: id, dropped, groups })
     }
 

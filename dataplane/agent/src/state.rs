@@ -91,6 +91,11 @@ impl NodeState {
                     };
                 }
             }
+            Event::BandLost { .. } => {
+                if let Some(bands) = &mut self.bands {
+                    bands.remove(&job);
+                }
+            }
             _ => {}
         }
         if event.holding() == Some(Holding::Push) {
@@ -209,6 +214,20 @@ mod tests {
         state.note_command(&Command::LeaveReplica { job: JobId(3) });
         state.note_event(JobId(3), &at(true));
         assert_eq!(said(&state), (true, true));
+    }
+
+    #[test]
+    fn a_band_that_is_lost_is_none_that_the_box_has() {
+        let mut state = state().with_bands();
+        let (job, band) = (JobId(3), Some(2));
+        let has = |state: &NodeState| state.hello().bands.expect("it applies bands");
+        state.note_event(job, &Event::BandSet { band });
+        assert_eq!(has(&state), [(job, 2)]);
+        let error = weft_control::BandError::Foreign;
+        state.note_event(job, &Event::BandRefused { band: Some(1), error });
+        assert_eq!(has(&state), [(job, 2)], "nothing has changed");
+        state.note_event(job, &Event::BandLost { band, error });
+        assert_eq!(has(&state), []);
     }
 
     #[test]

@@ -187,6 +187,11 @@ impl RoundControl {
             if let Some(problem) = state.refused.take() {
                 return Err(RoundError::Refused(problem));
             }
+            if state.rounds.step(shared.now_ns()) == Step::End {
+                let cohort = config.cohort;
+                let problem = format!("cohort {cohort} is over, the job has other workers now");
+                return Err(RoundError::Refused(problem));
+            }
             if let Some(cohort) = state.cohort {
                 break cohort;
             }

@@ -8,7 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_client::keys::{KeyConfig, KeyError, KeySession, OnLoss};
-use weft_io::memory;
+use weft_io::{Burst, Port, PortInfo, PortStats, memory};
+use weft_wire::Nanos;
+use weft_wire::frame::Udp;
+use weft_wire::header::{Header, Packet};
+use weft_wire::keys::What;
 
 use table::{DEATH, FIRST, KEYS, Site, StopOnDrop, connect, connect_with, over_udp, pulled, row};
 
@@ -200,4 +204,72 @@ fn a_round_that_not_all_keep_is_an_error_in_bounded_time() {
         assert!(matches!(error, KeyError::RoundOpen { round: 1, .. }), "{error}");
         assert!(sessions[0].load(&folder.0).is_err());
     });
+}
+
+/// A port to which no row comes.
+struct Rowless<P>(P);
+
+impl<P: Port> Port for Rowless<P> {
+    type Frame = P::Frame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
+        self.0.rx_burst(now, rx);
+        rx.retain(|frame| {
+            let octets: &[u8] = (*frame).as_ref();
+            let udp = Udp::parse(octets).ok();
+            let packet = udp.and_then(|udp| octets.get(udp.payload_range()));
+            let header =
+                packet.and_then(|it| Header::parse(&Packet::new_unchecked(it.to_vec())).ok());
+            header.is_none_or(|header| What::of(&header) != Some(What::Row))
+        });
+        rx.len()
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
+        self.0.tx_burst(now, tx)
+    }
+
+    fn alloc(&mut self) -> Option<P::Frame> {
+        self.0.alloc()
+    }
+
+    fn info(&self) -> PortInfo {
+        self.0.info()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.0.stats()
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.is_open()
+    }
+}
+
+/// A row that is on its way all the time: who gave it away keeps a copy, and keeps that.
+#[test]
+fn a_row_that_is_on_its_way_is_kept_by_its_giver() {
+    let folder = Folder::new("on-its-way");
+    let site = Site::in_memory(2);
+    let mut ports = memory::hub(1024, 1500, &["home", "p0", "p1"]);
+    let (home, first) = (ports.remove(0), ports.remove(0));
+    site.with_home(home, || {
+        let [(config, port), (other, rowless)] =
+            [(site.config(0), first), (site.config(1), ports.remove(0))];
+        thread::scope(|scope| {
+            let one = scope.spawn(move || KeySession::over(port, &config).unwrap());
+            let two = scope.spawn(move || KeySession::over(Rowless(rowless), &other).unwrap());
+            let sessions = [one.join().unwrap(), two.join().unwrap()];
+            sessions[0].push(&[FIRST], &row(5.0)).unwrap();
+            let coming = sessions[1].start_localize(&[FIRST]).unwrap();
+            let begun = Instant::now();
+            while sessions[0].statistics().process.rows_given == 0 {
+                assert!(begun.elapsed() < Duration::from_secs(10), "nobody asks for the row");
+                thread::sleep(Duration::from_millis(1));
+            }
+            keep(&sessions, &folder, 1);
+            assert!(!coming.is_finished(), "the row was on its way until now");
+        });
+    });
+    assert_eq!(kept_values(&folder)[0], 5.0);
 }

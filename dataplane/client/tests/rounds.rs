@@ -206,6 +206,18 @@ fn ask(mut worker: RoundControl) -> thread::JoinHandle<(Result<Next, RoundError>
     thread::spawn(move || (worker.next_round(4000), worker))
 }
 
+/// What came of that, within the test's patience.
+fn answered(
+    asked: thread::JoinHandle<(Result<Next, RoundError>, RoundControl)>,
+) -> (Result<Next, RoundError>, RoundControl) {
+    let until = Instant::now() + PATIENCE;
+    while !asked.is_finished() {
+        assert!(Instant::now() < until, "it is not answered");
+        thread::sleep(Duration::from_millis(5));
+    }
+    asked.join().expect("it does not panic")
+}
+
 #[test]
 fn a_worker_says_who_it_is_and_waits_until_it_is_welcome() {
     let controller = Controller::start();
@@ -336,7 +348,46 @@ fn a_worker_calls_again_and_goes_on_meanwhile() {
     thread::sleep(Duration::from_millis(150));
     assert!(!asked.is_finished());
     controller.refuse("cohort", "bye");
-    assert_eq!(asked.join().expect("no panic").0.expect("an end"), Next::End);
+    assert_eq!(answered(asked).0.expect("an end"), Next::End);
+}
+
+/// Whoever waits hears at once that its cohort is over, and does not find out when it looks again.
+#[test]
+fn the_end_of_a_cohort_wakes_whoever_waits() {
+    // It looks every 100 ms; the machine may be slow at times.
+    let took = |_| {
+        let controller = Controller::start();
+        let worker = controller.worker();
+        controller.order(1, RoundOrder::Hold);
+        controller.position();
+        let asked = ask(worker);
+        // It waits by then, and has just begun to.
+        thread::sleep(Duration::from_millis(10));
+        let said = Instant::now();
+        controller.refuse("cohort", "bye");
+        let (next, _) = asked.join().expect("it does not panic");
+        assert_eq!(next.expect("an end"), Next::End);
+        said.elapsed()
+    };
+    let fastest = (0..5).map(took).min().expect("five times");
+    assert!(fastest < Duration::from_millis(50), "{fastest:?}");
+}
+
+/// A worker that was started for a cohort that is over is told so when it first calls.
+#[test]
+fn a_worker_of_a_cohort_that_is_over_is_refused_at_once() {
+    let controller = Controller::start();
+    let config = config(&controller.endpoint);
+    let connecting = thread::spawn(move || RoundControl::connect(&config));
+    controller.hello();
+    let said = Instant::now();
+    controller.refuse("cohort", "bye");
+    let error = connecting.join().expect("it does not panic").expect_err("it is over");
+    assert!(
+        matches!(&error, RoundError::Refused(why) if why.contains("cohort 2 is over")),
+        "{error}"
+    );
+    assert!(said.elapsed() < Duration::from_secs(10), "{:?}", said.elapsed());
 }
 
 /// On a stream after the first, where it was not welcomed again, a refusal counts.
@@ -349,7 +400,7 @@ fn a_worker_that_is_refused_when_it_calls_again_hears_so() {
     controller.hang_up();
     controller.hello();
     controller.refuse("cohort", "is 2; the job's workers are cohort 1");
-    let (next, _) = asked.join().expect("it does not panic");
+    let (next, _) = answered(asked);
     let error = next.expect_err("it is nobody's worker");
     assert!(matches!(&error, RoundError::Refused(why) if why.contains("is 2;")), "{error}");
 }

@@ -83,6 +83,7 @@ impl World {
             remote_max: 32,
             transfers_max: 32,
             open_numbers_max: 64,
+            intents_max: 64,
         };
         let make = |me| {
             let config = ProcessConfig {
@@ -92,6 +93,7 @@ impl World {
                 processes: &addrs,
                 mode: Mode::default(),
                 has_cache: false,
+                staleness: 1,
                 limits,
                 resend_min: Nanos::from_millis(1),
                 resend_max: Nanos::from_millis(8),

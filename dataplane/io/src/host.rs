@@ -1,8 +1,8 @@
 //! The host that a port without a kernel behind it is: ARP, NDP and ping, through smoltcp.
 //!
 //! [`HostStack`] answers frames that are not Weft's, for boxes and workers alike; [`Neighbour`]
-//! asks for the Ethernet address behind which a peer is. Both see bytes and times alone. No state grows
-//! with traffic: the neighbour table is of fixed size. How much is looked at at all its owner
+//! asks for the Ethernet address behind which a peer is. Both see bytes and times alone. No state
+//! grows with traffic: the neighbour table is of fixed size. How much is looked at at all its owner
 //! bounds, by [`FRAMES_PER_SEC_MAX`] and [`FRAMES_BURST_MAX`] (I8).
 
 mod neighbour;

@@ -94,13 +94,7 @@ pub fn start(
         Dialler::new(&section.endpoint, tls.as_ref(), with).map_err(|error| failed(&error))?;
     let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
     let link = LinkAgent::new(link(config), control.account());
-    let by_host = config.bands.as_ref().filter(|section| section.by == BandsBy::Host);
-    let bands = by_host.map(|section| {
-        control.marks().keep_apart();
-        let mtu = config.port.mtu;
-        Bands::start(section, mtu, Arc::clone(&control))
-    });
-    let bands = bands.transpose()?;
+    let bands = Bands::start(config, &name, Arc::clone(&control))?;
     let state = NodeState::new(name, life, roles(config, resumed), holdings(config));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -213,10 +207,8 @@ impl Agent {
     fn not_accepted(&mut self, error: &(dyn std::error::Error + 'static)) -> bool {
         let refused = tls::refusal(error);
         if let Some(reason) = refused.as_ref().filter(|_| refused != self.refused) {
-            weft_process::say!(
-                "weft-node: no stream to the controller at {}: {reason}",
-                self.dialler.uri()
-            );
+            let uri = self.dialler.uri();
+            weft_process::say!("weft-node: no stream to the controller at {uri}: {reason}");
             self.refused = refused;
         }
         false
@@ -286,6 +278,9 @@ impl Agent {
                 weft_process::say!(
                     "weft-node: the controller's command was not understood: {invalid}"
                 );
+                if let Some(answer) = convert::answer_to_bad_bands(command) {
+                    self.keep(answer);
+                }
                 return;
             }
         };
@@ -344,12 +339,16 @@ impl Agent {
             if let Some(log) = &mut self.log {
                 log.event(event.job, &event.event, self.control.carried().0);
             }
-            if self.kept.len() >= EVENTS_KEPT_MAX {
-                self.kept.pop_front();
-                self.lost += 1;
-            }
-            self.kept.push_back(convert::event_to_proto(event.job, &event.event));
+            self.keep(convert::event_to_proto(event.job, &event.event));
         }
+    }
+
+    fn keep(&mut self, event: v1::Event) {
+        if self.kept.len() >= EVENTS_KEPT_MAX {
+            self.kept.pop_front();
+            self.lost += 1;
+        }
+        self.kept.push_back(event);
     }
 
     /// False when the stream has ended.

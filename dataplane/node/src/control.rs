@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use weft_control::figures::BoxFigures;
 use weft_control::{Command, Event, HoldingCommand, RowConfig, Train};
 use weft_io::Port;
+use weft_io::bands::{BandCounts, QUEUES};
 use weft_io::marks::JobMarks;
 use weft_io::nic::Carried;
 use weft_lane::{LaneEngine, LaneMap, LanePort, RoleLane, Settings};
@@ -54,6 +55,9 @@ pub struct NodeControl {
     is_settled: AtomicBool,
     carried: Arc<Carried>,
     marks: Arc<JobMarks>,
+    /// What the kernel counts of bands on the host's link, where this node applies them.
+    kernel: Tally,
+    band_repairs: AtomicU64,
 }
 
 impl Default for NodeControl {
@@ -85,6 +89,8 @@ impl NodeControl {
             is_settled: AtomicBool::new(false),
             carried: Arc::default(),
             marks: Arc::default(),
+            kernel: Tally::default(),
+            band_repairs: AtomicU64::new(0),
         }
     }
 
@@ -201,7 +207,24 @@ impl NodeControl {
     #[must_use]
     pub fn figures(&self) -> BoxFigures {
         let lanes = self.lanes.iter().map(|lane| lane.tally.read());
-        lanes.reduce(|sum, lane| sum.plus(&lane)).unwrap_or_default()
+        lanes.chain([self.kernel.read()]).reduce(|sum, lane| sum.plus(&lane)).unwrap_or_default()
+    }
+
+    /// Notes what the kernel has counted of the bands on the host's link.
+    pub fn note_kernel_bands(&self, bands: &[BandCounts; QUEUES]) {
+        self.kernel.note_bands(bands);
+    }
+
+    /// Counts that bands were installed again which somebody had removed; how often that was.
+    pub fn count_band_repair(&self) -> u64 {
+        self.band_repairs.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// What the kernel has counted of the bands on the host's link, and how often they were
+    /// installed again; none where this node does not apply any.
+    #[must_use]
+    pub fn kernel_bands(&self) -> Option<([BandCounts; QUEUES], u64)> {
+        Some((self.kernel.bands()?, self.band_repairs.load(Ordering::Relaxed)))
     }
 
     /// The account of what the lane's port has carried.

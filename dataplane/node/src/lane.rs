@@ -48,7 +48,8 @@ impl Shared {
         Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// A lane's counters, and what belongs to its port: memory is shared beside that of lane 0.
+    /// A lane's counters, and what belongs to the node: memory is shared beside the port of lane 0,
+    /// and the kernel has bands for all that leaves the host.
     fn snapshot<P: Port, E: LaneEngine + EngineSnapshot>(
         &self,
         index: usize,
@@ -56,7 +57,12 @@ impl Shared {
         host: &Host,
     ) -> LaneSnapshot {
         let shm = self.shm.get().filter(|_| index == 0).cloned();
-        LaneSnapshot { shm, ..LaneSnapshot::take(index, lane, host) }
+        let mut snapshot = LaneSnapshot { shm, ..LaneSnapshot::take(index, lane, host) };
+        let control = self.control.as_ref().filter(|_| index == 0);
+        if let Some((bands, repairs)) = control.and_then(|control| control.kernel_bands()) {
+            (snapshot.bands, snapshot.band_repairs) = (Some(bands), Some(repairs));
+        }
+        snapshot
     }
 }
 

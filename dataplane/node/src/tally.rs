@@ -1,5 +1,5 @@
 //! What a lane counts, where the controller's agent reads it: frames refused by reason, lost at the
-//! port, and by band.
+//! port, and by band. Of bands that the kernel has, the thread that applies them writes one too.
 //!
 //! A lane writes its own figures now and then, and waits for nobody; whoever reads adds up the
 //! lanes. Each figure is whole by itself, and those of one moment may be read with others of the
@@ -60,19 +60,20 @@ impl Tally {
         drops.iter().zip(&self.drops).for_each(|((_, count), to)| put(to, count));
     }
 
-    fn note_bands(&self, bands: &[BandCounts; PORT_QUEUES]) {
+    /// Writes the figures of bands. Only one thread calls it.
+    pub(crate) fn note_bands(&self, bands: &[BandCounts; PORT_QUEUES]) {
         for (band, to) in bands.iter().zip(&self.bands) {
             to.iter().zip(figures_of(band)).for_each(|(to, figure)| put(to, figure));
         }
         self.is_banded.store(true, Ordering::Relaxed);
     }
 
-    /// Reads a lane's figures.
-    pub(crate) fn read(&self) -> BoxFigures {
+    /// Reads the figures of bands; none were written where there are none.
+    pub(crate) fn bands(&self) -> Option<[BandCounts; PORT_QUEUES]> {
         let band = |queue: usize| {
             let [sent, sent_bytes, full, aged, wait_max_ns, waiting, waiting_bytes, oldest_ns] =
                 array::from_fn(|at| get(&self.bands[queue][at]));
-            BandFigures {
+            BandCounts {
                 sent,
                 sent_bytes,
                 full,
@@ -83,14 +84,26 @@ impl Tally {
                 oldest_ns,
             }
         };
+        self.is_banded.load(Ordering::Relaxed).then(|| array::from_fn(band))
+    }
+
+    /// Reads a lane's figures.
+    pub(crate) fn read(&self) -> BoxFigures {
         BoxFigures {
             drops: array::from_fn(|at| get(&self.drops[at])),
             drops_other: 0,
             rx_dropped: get(&self.rx_dropped),
             tx_dropped: get(&self.tx_dropped),
-            bands: self.is_banded.load(Ordering::Relaxed).then(|| array::from_fn(band)),
+            bands: self.bands().map(|bands| bands.map(told)),
         }
     }
+}
+
+/// As controllers are told.
+const fn told(band: BandCounts) -> BandFigures {
+    let BandCounts { sent, sent_bytes, full, aged, wait_max_ns, waiting, waiting_bytes, oldest_ns } =
+        band;
+    BandFigures { sent, sent_bytes, full, aged, wait_max_ns, waiting, waiting_bytes, oldest_ns }
 }
 
 const fn figures_of(band: &BandCounts) -> [u64; BAND_FIGURES] {

@@ -49,9 +49,11 @@ pub enum BandError {
     NotPermitted,
     /// The interface is not there.
     NoDevice,
-    /// The interface has a queueing discipline of somebody else, or not the class that job classes
-    /// are to live under.
+    /// The interface has a queueing discipline of somebody else, or something of somebody else's
+    /// with the numbers of Weft's.
     Foreign,
+    /// The class that job classes are to live under is not there, or carries traffic itself.
+    NoClass,
     /// The kernel has no HTB or no u32 filters.
     NoDiscipline,
     /// The kernel did not do what it was asked for; the box's log has its words.
@@ -69,8 +71,12 @@ impl fmt::Display for BandError {
             Self::NoDevice => "the interface that [bands] names is not there",
             Self::Foreign => {
                 "the interface has a queueing discipline of somebody else, or classes or filters of \
-                 somebody else with the numbers of Weft's; remove them, or name another class with \
-                 children with bands.under"
+                 somebody else with the numbers of Weft's; the box's log names them; remove them, \
+                 or name another class with children with bands.under"
+            }
+            Self::NoClass => {
+                "the class that bands.under names is not there, or has no classes under it; the \
+                 box's log has what is there; add it, or name another one"
             }
             Self::NoDiscipline => {
                 "its kernel has no HTB or no u32 filters; load sch_htb and cls_u32"

@@ -130,6 +130,14 @@ pub enum Event {
         /// `None`: with the rest.
         band: Option<u8>,
     },
+    /// The band that the job had is lost, by nobody's word: somebody has changed the link's queues,
+    /// or the link is gone. [`Event::BandSet`] says that it is there again.
+    BandLost {
+        /// The band.
+        band: Option<u8>,
+        /// Why it cannot be there.
+        error: BandError,
+    },
     /// The job's frames leave in the band that they had.
     BandRefused {
         /// The band that it was to have.
@@ -140,6 +148,12 @@ pub enum Event {
 }
 
 impl Event {
+    /// Whether it is about a job's band.
+    #[must_use]
+    pub const fn is_of_bands(&self) -> bool {
+        matches!(self, Self::BandSet { .. } | Self::BandLost { .. } | Self::BandRefused { .. })
+    }
+
     /// What it answers about, if it answers a [`crate::HoldingCommand`].
     #[must_use]
     pub const fn holding(&self) -> Option<Holding> {

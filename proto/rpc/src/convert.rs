@@ -12,6 +12,7 @@ use weft_wire::{GroupId, JobId, Members, Rank};
 
 use crate::v1;
 
+mod bands;
 mod codes;
 mod figures;
 mod hello;
@@ -19,6 +20,7 @@ mod holding;
 pub mod rounds;
 mod train;
 
+pub use bands::answer_to_bad_bands;
 use codes::bound;
 pub use codes::{Code, code, decision, decision_to_proto, drop_reason};
 pub use figures::{band_to_proto, figures, figures_to_proto};
@@ -261,7 +263,7 @@ pub fn command(command: &v1::Command) -> Result<Option<Command>, Invalid> {
         Proto::SetBands(set) => Command::SetBands {
             job: job(set.job)?,
             label: octet(set.label),
-            band: set.band.map(octet),
+            band: set.band.map(bands::band).transpose()?,
         },
         Proto::SetLabel(set) => Command::SetLabel { job: job(set.job)?, label: octet(set.label) },
     }))
@@ -334,6 +336,10 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
             error: v1::HoldingError::from(error).into(),
         }),
         Event::BandSet { band } => Proto::BandSet(v1::BandSet { band: band.map(u32::from) }),
+        Event::BandLost { band, error } => Proto::BandLost(v1::BandLost {
+            band: band.map(u32::from),
+            error: v1::BandError::from(error).into(),
+        }),
         Event::BandRefused { band, error } => Proto::BandRefused(v1::BandRefused {
             band: band.map(u32::from),
             error: v1::BandError::from(error).into(),
@@ -404,6 +410,9 @@ pub fn event(event: &v1::Event) -> Result<(JobId, Event), Invalid> {
             error: code(event.error)?,
         },
         Proto::BandSet(event) => Event::BandSet { band: event.band.map(octet) },
+        Proto::BandLost(event) => {
+            Event::BandLost { band: event.band.map(octet), error: code(event.error)? }
+        }
         Proto::BandRefused(event) => {
             Event::BandRefused { band: event.band.map(octet), error: code(event.error)? }
         }

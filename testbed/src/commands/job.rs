@@ -12,7 +12,8 @@ use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
 /// What scripts read of how it ended.
 pub(crate) const EXITS: &str = "\
 Exit status: 0 the job does what was asked; 1 the controller refused, or the word came to nothing, \
-or no answer came in time: standard error says which; 2 wrong usage; 3 the controller was not \
+or no answer came in time: standard error says which; 2 wrong usage, \
+a controller that is no address or a certificate that is not there; 3 the controller was not \
 reached, or ended before it answered.";
 
 #[derive(Debug, Subcommand)]
@@ -129,6 +130,10 @@ fn words(answer: &Answer<'_>) -> String {
 }
 
 fn failed(error: OperatorError) -> Failure {
-    let exit = if error.is_unreachable() { Exit::CannotRun } else { Exit::Failed };
+    let exit = match (error.is_usage(), error.is_unreachable()) {
+        (true, _) => Exit::Usage,
+        (false, true) => Exit::CannotRun,
+        (false, false) => Exit::Failed,
+    };
     exit.because(error)
 }

@@ -107,7 +107,11 @@ fn first(reader: &mut Reader<'_>) -> Result<StatusReply, Failure> {
     let until = Instant::now() + START_TIMEOUT;
     loop {
         match reader.read() {
-            Err(_) if Instant::now() < until && !interrupt::is_raised() => thread::sleep(LOOK),
+            Err(error)
+                if !error.is_usage() && Instant::now() < until && !interrupt::is_raised() =>
+            {
+                thread::sleep(LOOK);
+            }
             read => return read.map_err(unread),
         }
     }
@@ -276,7 +280,8 @@ impl Reader<'_> {
 }
 
 fn unread(error: OperatorError) -> Failure {
-    Exit::CannotRun.because(error)
+    let exit = if error.is_usage() { Exit::Usage } else { Exit::CannotRun };
+    exit.because(error)
 }
 
 /// How long a recording waits for its controller.

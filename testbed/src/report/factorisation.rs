@@ -23,7 +23,8 @@ pub struct FactorisationOutcome {
     pub nodes: u8,
     /// Worker threads of each.
     pub threads: u8,
-    /// Elements of factors that differ from the reference's in any bit.
+    /// Elements of factors that differ from the reference's in any bit; where there are copies,
+    /// those that are no number.
     pub wrong_values: u64,
     /// Mean square of what the known entries lack in the end; none if the factors were not kept.
     pub loss: Option<f64>,

@@ -61,15 +61,15 @@ pub struct JobRow {
     pub predicted_jct_s: Option<f64>,
     /// Rounds that were completed.
     pub rounds: u64,
-    /// How long gradients waited for the last of their round, from last chunk to last chunk; 0 in
-    /// a job without rounds.
-    pub barrier_wait_mean_ms: f64,
+    /// How long gradients waited for the last of their round, from last chunk to last chunk; null
+    /// where that is not measured: in a job without rounds, and in an allreduce.
+    pub barrier_wait_mean_ms: Option<f64>,
     /// What the simulator says of that, over all jobs.
     pub predicted_barrier_wait_mean_ms: Option<f64>,
     /// 99 % waited at most so long.
-    pub barrier_wait_p99_ms: f64,
+    pub barrier_wait_p99_ms: Option<f64>,
     /// The variance of that.
-    pub barrier_wait_variance_ms2: f64,
+    pub barrier_wait_variance_ms2: Option<f64>,
     /// Gradients that waited.
     pub barrier_waits: u64,
     /// Times that it got another band.
@@ -183,8 +183,8 @@ fn cells(row: &JobRow) -> Vec<String> {
         format!("{:.1} s", row.start_s),
         format!("{:.2} s", row.jct_s),
         row.predicted_jct_s.map_or_else(|| "-".to_owned(), |jct_s| format!("{jct_s:.2} s")),
-        milliseconds(row.barrier_wait_mean_ms),
-        milliseconds(row.barrier_wait_p99_ms),
+        row.barrier_wait_mean_ms.map_or_else(|| "-".to_owned(), milliseconds),
+        row.barrier_wait_p99_ms.map_or_else(|| "-".to_owned(), milliseconds),
         format!("{} changes", row.band_changes),
         if row.model_identical { "identical" } else { "DIFFERS" }.to_owned(),
     ]

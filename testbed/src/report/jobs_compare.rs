@@ -103,7 +103,7 @@ fn row(policy: &str, runs: &[(String, JobsEnded)]) -> BandsRow {
         wait_variance_ms2: mean_of(variance),
         wait_variance_half_interval_ms2: half(variance),
         wait_p99_ms: mean_of(over(&|outcome| {
-            outcome.jobs.iter().map(|job| job.barrier_wait_p99_ms).max_by(f64::total_cmp)
+            outcome.jobs.iter().filter_map(|job| job.barrier_wait_p99_ms).max_by(f64::total_cmp)
         })),
         predicted_wait_mean_ms: mean_of(over(&|outcome| {
             mean(outcome.jobs.iter().filter_map(|job| job.predicted_barrier_wait_mean_ms))
@@ -127,8 +127,12 @@ fn waits(outcome: &JobsOutcome) -> Option<(f64, f64)> {
     let of = |value: &dyn Fn(&super::JobRow) -> f64| {
         outcome.jobs.iter().map(|job| weight(job) * value(job)).sum::<f64>() / all
     };
-    let mean = of(&|job| job.barrier_wait_mean_ms);
-    let square = of(&|job| job.barrier_wait_variance_ms2 + job.barrier_wait_mean_ms.powi(2));
+    let (own_mean, own_variance) = (
+        |job: &super::JobRow| job.barrier_wait_mean_ms.unwrap_or(0.0),
+        |job: &super::JobRow| job.barrier_wait_variance_ms2.unwrap_or(0.0),
+    );
+    let mean = of(&own_mean);
+    let square = of(&|job| own_variance(job) + own_mean(job).powi(2));
     Some((mean, square - mean * mean))
 }
 
@@ -195,8 +199,8 @@ mod tests {
         let row = |(jct_s, wait_ms, variance): &(f64, f64, f64)| JobRow {
             jct_s: *jct_s,
             predicted_jct_s: Some(2.0 * jct_s),
-            barrier_wait_mean_ms: *wait_ms,
-            barrier_wait_variance_ms2: *variance,
+            barrier_wait_mean_ms: Some(*wait_ms),
+            barrier_wait_variance_ms2: Some(*variance),
             barrier_waits: 10,
             ..JobRow::default()
         };

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use weft_client::{Config, WorkerPort};
 use weft_io::Port;
 use weft_io::fault::{Fault, FaultConfig, FaultRates, member_seed};
+use weft_process::say::chain;
 
 use super::additions::FRAMES_WITH_DELAY;
 use super::plan::WorkerPlan;
@@ -58,7 +59,7 @@ pub fn run<P: Port<Frame: Send> + Send + 'static>(
     };
     say(match summary {
         Ok(summary) => WorkerMessage::Done(Box::new(summary)),
-        Err(error) => failed(format!("{error:#}")),
+        Err(error) => failed(chain(error.as_ref())),
     });
 }
 
@@ -82,14 +83,4 @@ pub(super) fn fault_config(section: &FaultSection, link_delay_us: u64, seed: u64
         link_delay_ns: link_delay_us.saturating_mul(1000),
         ..FaultConfig::default()
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

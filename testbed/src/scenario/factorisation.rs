@@ -39,13 +39,21 @@ pub struct FactorisationSection {
     /// Where the factors are and how processes come to them. Default `relocation`.
     #[serde(default)]
     pub mode: ModeWord,
-    /// Rows of the matrix: a multiple of all threads.
+    /// Clocks, that is steps of an epoch, that copies of factors may be older, 0 to 64: in the
+    /// modes that have copies. Default 1.
+    #[serde(default = "one")]
+    pub staleness: u32,
+    /// What is learnt. Default `matrix`.
+    #[serde(default)]
+    pub model: ModelWord,
+    /// Rows of the matrix; entities; words: a multiple of all threads.
     pub rows: u32,
-    /// Columns: a multiple of all threads.
+    /// Columns; relations; words again: a multiple of all threads.
     pub columns: u32,
-    /// Elements of a factor.
+    /// Elements of a factor; of `rescal` a relation's has the square of it, and all rows of the
+    /// table are as long.
     pub rank: u16,
-    /// Entries of the matrix that are known, from which the factors are learnt.
+    /// Entries of the matrix that are known, facts, or pairs of words, from which is learnt.
     pub entries: u32,
     /// Times that all of them are gone through.
     pub epochs: u32,
@@ -64,6 +72,12 @@ pub enum ModeWord {
     ClassicFastLocal,
     /// Factors stay; every access is a message, also to the process's own.
     Classic,
+    /// Factors stay; copies are made new when they are read and too old.
+    StaleClient,
+    /// Factors stay; copies are made new in each clock.
+    StaleServer,
+    /// Processes say what they use in the next step; factors come, or copies of them.
+    Managed,
 }
 
 impl ModeWord {
@@ -74,8 +88,32 @@ impl ModeWord {
             Self::Relocation => Mode::Relocation,
             Self::ClassicFastLocal => Mode::ClassicFastLocal,
             Self::Classic => Mode::Classic,
+            Self::StaleClient => Mode::StaleClient,
+            Self::StaleServer => Mode::StaleServer,
+            Self::Managed => Mode::Relocation,
         }
     }
+
+    /// Whether each step is a clock, and processes may work on copies.
+    #[must_use]
+    pub const fn has_copies(self) -> bool {
+        matches!(self, Self::StaleClient | Self::StaleServer | Self::Managed)
+    }
+}
+
+/// What is learnt from entries.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModelWord {
+    /// The factors of a matrix, without two workers at one factor in a step.
+    #[default]
+    Matrix,
+    /// A knowledge graph: entities' vectors, and a matrix for each relation.
+    Rescal,
+    /// A knowledge graph: complex vectors.
+    Complex,
+    /// Words' vectors, from which words stand beside each other.
+    Word2vec,
 }
 
 /// `[[kill]]`
@@ -176,6 +214,21 @@ impl FactorisationSection {
         self.rows + self.columns
     }
 
+    /// Whether what comes out is the reference's, bit for bit.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.model == ModelWord::Matrix && !self.mode.has_copies() || self.workers() == 1
+    }
+
+    /// Elements of a row of the table.
+    #[must_use]
+    pub const fn row_len(&self) -> u16 {
+        match self.model {
+            ModelWord::Rescal => self.rank * self.rank,
+            _ => self.rank,
+        }
+    }
+
     fn check(&self) -> Result<(), Problem> {
         let refused = |key: &str, reason: String| refuse("factorisation", key, reason);
         for (key, value) in [("nodes", self.nodes), ("threads", self.threads)] {
@@ -195,10 +248,25 @@ impl FactorisationSection {
         if !(1..=RANK_MAX).contains(&self.rank) {
             return refused("rank", format!("is {}; expected 1 to {RANK_MAX}", self.rank));
         }
+        if self.model == ModelWord::Complex && !self.rank.is_multiple_of(2) {
+            return refused("rank", format!("is {}; complex needs an even one", self.rank));
+        }
+        if self.model == ModelWord::Rescal && self.row_len() > RANK_MAX {
+            let reason = format!("is {}; rescal takes its square, up to {RANK_MAX}", self.rank);
+            return refused("rank", reason);
+        }
+        let rows_min = if self.model == ModelWord::Matrix { 1 } else { ROWS_MIN };
+        if self.rows < rows_min || self.columns < rows_min && self.model == ModelWord::Word2vec {
+            return refused("rows", format!("is {}; this model needs {ROWS_MIN}", self.rows));
+        }
         for (key, value) in [("entries", self.entries), ("epochs", self.epochs)] {
             if !(1..=ENTRIES_MAX).contains(&value) {
                 return refused(key, format!("is {value}; expected 1 to {ENTRIES_MAX}"));
             }
+        }
+        if self.staleness > STALENESS_MAX {
+            let reason = format!("is {}; expected 0 to {STALENESS_MAX}", self.staleness);
+            return refused("staleness", reason);
         }
         if !(self.learning_rate > 0.0 && self.learning_rate <= 1.0) {
             let reason = format!("is {}; expected above 0, up to 1", self.learning_rate);
@@ -208,9 +276,16 @@ impl FactorisationSection {
     }
 }
 
+const fn one() -> u32 {
+    1
+}
+
 /// The host of the home.
 pub const HOME: &str = "a0";
 const EACH_MAX: u8 = 16;
+/// Two of each kind of entities or words.
+const ROWS_MIN: u32 = 8;
+const STALENESS_MAX: u32 = 64;
 /// Rows or columns of a matrix.
 const SIDE_MAX: u32 = 1 << 20;
 /// A factor travels in a datagram of an Ethernet's MTU, with what belongs to it.
@@ -231,9 +306,13 @@ mod tests {
         let scenario = FactorisationScenario::parse("f", TEXT).unwrap();
         assert_eq!(scenario.factorisation.mode.mode(), Mode::Relocation);
         assert_eq!((scenario.lab.mtu, scenario.factorisation.workers()), (1500, 4));
-        for (word, mode) in
-            [("classic", Mode::Classic), ("classic-fast-local", Mode::ClassicFastLocal)]
-        {
+        for (word, mode) in [
+            ("classic", Mode::Classic),
+            ("classic-fast-local", Mode::ClassicFastLocal),
+            ("stale-client", Mode::StaleClient),
+            ("stale-server", Mode::StaleServer),
+            ("managed", Mode::Relocation),
+        ] {
             let scenario = FactorisationScenario::parse("f", &format!("{TEXT}mode = \"{word}\"\n"));
             assert_eq!(scenario.unwrap().factorisation.mode.mode(), mode);
         }
@@ -247,9 +326,12 @@ mod tests {
             ("rows = 8", "rows = 6", "factorisation.rows"),
             ("columns = 4", "columns = 0", "factorisation.columns"),
             ("rank = 3", "rank = 0", "factorisation.rank"),
+            ("rank = 3", "rank = 3\nmodel = \"complex\"", "factorisation.rank"),
+            ("rank = 3", "rank = 12\nmodel = \"rescal\"", "factorisation.rank"),
             ("epochs = 2", "epochs = 0", "factorisation.epochs"),
             ("learning_rate = 0.1", "learning_rate = 0", "factorisation.learning_rate"),
             ("rank = 3", "rank = 3\nmode = \"stale\"", "mode"),
+            ("rank = 3", "rank = 3\nstaleness = 65", "factorisation.staleness"),
             (
                 "name = \"f\"",
                 "name = \"f\"\nkill = [{ box = \"w0\", in_epoch = 0 }]",

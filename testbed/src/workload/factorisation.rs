@@ -8,10 +8,15 @@
 //!
 //! Data and first factors come of a seed: the matrix is a product of factors that are not known,
 //! of which some entries are.
+//!
+//! The other models (`model.rs`) share factors in a step, so what comes out depends on who was
+//! faster; the reference is one order of many. Their entries are at the worker that has the rows,
+//! and are cut into as many steps.
 
 use weft_engine::random::SplitMix64;
 
-use crate::scenario::FactorisationSection;
+use super::model::dot;
+use crate::scenario::{FactorisationSection, ModelWord};
 
 /// A known entry of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,6 +25,8 @@ pub struct Entry {
     pub row: u32,
     /// Its column.
     pub column: u32,
+    /// The second row, of a model that has two.
+    pub other: u32,
     /// Its value.
     pub value: f32,
 }
@@ -48,13 +55,22 @@ impl Matrix {
             let drawn = random.next_u64() % u64::from(count);
             u32::try_from(drawn).unwrap_or(0)
         };
-        for _ in 0..section.entries {
+        for number in 0..section.entries {
             let (row, column) = (below(section.rows), below(section.columns));
-            let value = dot(&matrix.draw(TRUE_ROWS, row), &matrix.draw(TRUE_COLUMNS, column));
             let worker = row / (section.rows / workers);
-            let block = column / (section.columns / workers);
-            let place = (worker * workers + block) as usize;
-            matrix.blocks[place].push(Entry { row, column, value });
+            let mut entry = Entry { row, column, other: row, value: 0.0 };
+            let block = match section.model {
+                ModelWord::Matrix => {
+                    entry.value =
+                        dot(&matrix.draw(TRUE_ROWS, row), &matrix.draw(TRUE_COLUMNS, column));
+                    column / (section.columns / workers)
+                }
+                model => {
+                    model.draw(&mut entry, number, (section.rows, section.columns), &mut below);
+                    number % workers
+                }
+            };
+            matrix.blocks[(worker * workers + block) as usize].push(entry);
         }
         matrix
     }
@@ -66,13 +82,30 @@ impl Matrix {
         &self.blocks[(worker * workers + (worker + step) % workers) as usize]
     }
 
-    /// The keys of the columns that a worker works on in a step of an epoch.
+    /// The keys that a worker works on in a step of an epoch and that others work on in others.
     #[must_use]
-    pub fn columns_of(&self, worker: u32, step: u32) -> Vec<u64> {
+    pub fn keys_of(&self, worker: u32, step: u32) -> Vec<u64> {
         let workers = self.section.workers();
+        if self.section.model != ModelWord::Matrix {
+            let entries = self.entries(worker, step).iter();
+            let mut keys: Vec<u64> = entries.flat_map(|entry| self.keys(entry)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            return keys;
+        }
         let count = self.section.columns / workers;
         let first = (worker + step) % workers * count;
         (first..first + count).map(|column| self.column_key(column)).collect()
+    }
+
+    /// The keys of an entry's factors.
+    #[must_use]
+    pub fn keys(&self, entry: &Entry) -> Vec<u64> {
+        let (row, column) = (self.row_key(entry.row), self.column_key(entry.column));
+        match self.section.model.has_two_rows() {
+            true => vec![row, self.row_key(entry.other), column],
+            false => vec![row, column],
+        }
     }
 
     /// The key of a row's factor. Keys lie so that a table which is cut into equal ranges has each
@@ -106,27 +139,28 @@ impl Matrix {
             let sixteen = u16::try_from(random.next_u64() >> 48).unwrap_or(0);
             f32::from(sixteen) / 65_536.0 - 0.5
         };
-        (0..self.section.rank).map(|_| draw()).collect()
+        (0..self.section.row_len()).map(|_| draw()).collect()
     }
 
     /// All factors after all epochs, by key, as one process computes them.
     #[must_use]
     pub fn reference(&self) -> Vec<f32> {
-        let rank = usize::from(self.section.rank);
+        let row_len = usize::from(self.section.row_len());
         let keys = u64::from(self.section.key_count());
         let mut factors: Vec<f32> = (0..keys).flat_map(|key| self.first_factor(key)).collect();
-        let at = |key: u64| usize::try_from(key).unwrap_or(usize::MAX) * rank;
-        let mut change = vec![0.0; 2 * rank];
+        let at = |key: u64| usize::try_from(key).unwrap_or(usize::MAX) * row_len;
+        let (mut found, mut change) = (Vec::new(), Vec::new());
         let workers = self.section.workers();
         for step in (0..self.section.epochs).flat_map(|_| 0..workers) {
             for worker in 0..workers {
                 for entry in self.entries(worker, step) {
-                    let own = at(self.row_key(entry.row));
-                    let other = at(self.column_key(entry.column));
-                    let factors_of = (&factors[own..own + rank], &factors[other..other + rank]);
-                    self.descend(entry.value, factors_of, &mut change);
-                    for (place, term) in [own, other].into_iter().zip(change.chunks_exact(rank)) {
-                        let factor = &mut factors[place..place + rank];
+                    let keys = self.keys(entry);
+                    found.clear();
+                    keys.iter().for_each(|key| found.extend(&factors[at(*key)..at(key + 1)]));
+                    change.resize(found.len(), 0.0);
+                    self.descend(entry.value, &found, &mut change);
+                    for (key, term) in keys.iter().zip(change.chunks_exact(row_len)) {
+                        let factor = &mut factors[at(*key)..at(key + 1)];
                         factor.iter_mut().zip(term).for_each(|(element, term)| *element += term);
                     }
                 }
@@ -135,33 +169,31 @@ impl Matrix {
         factors
     }
 
-    /// What a step on one entry adds to the factors of its row and of its column, one after the
-    /// other in `change`.
-    pub fn descend(&self, value: f32, (row, column): (&[f32], &[f32]), change: &mut [f32]) {
-        let scale = self.section.learning_rate * (value - dot(row, column));
-        let (of_row, of_column) = change.split_at_mut(row.len());
-        of_row.iter_mut().zip(column).for_each(|(term, element)| *term = scale * element);
-        of_column.iter_mut().zip(row).for_each(|(term, element)| *term = scale * element);
+    /// What a step on one entry adds to its factors, which are one after the other, as are the
+    /// changes.
+    pub fn descend(&self, value: f32, factors: &[f32], change: &mut [f32]) {
+        let Self { section, .. } = self;
+        let row_len = usize::from(section.row_len());
+        section.model.descend(section.learning_rate, (value, factors), row_len, change);
     }
 
-    /// The mean square of what all known entries lack, with these factors by key.
+    /// The mean of what all known entries cost, with these factors by key: of a matrix the square
+    /// of what they lack.
     #[must_use]
     pub fn loss(&self, factors: &[f32]) -> f64 {
-        let rank = usize::from(self.section.rank);
-        let of = |key: u64| {
-            let place = usize::try_from(key).unwrap_or(usize::MAX).saturating_mul(rank);
-            factors.get(place..place.saturating_add(rank)).unwrap_or_default()
-        };
-        let squares = self.blocks.iter().flatten().map(|entry| {
-            let found = dot(of(self.row_key(entry.row)), of(self.column_key(entry.column)));
-            f64::from(entry.value - found).powi(2)
+        let row_len = usize::from(self.section.row_len());
+        let mut found = Vec::new();
+        let costs = self.blocks.iter().flatten().map(|entry| {
+            found.clear();
+            for key in self.keys(entry) {
+                let place = usize::try_from(key).unwrap_or(usize::MAX).saturating_mul(row_len);
+                let factor = factors.get(place..place.saturating_add(row_len));
+                found.extend(factor.unwrap_or_default());
+            }
+            self.section.model.cost(entry.value, &found, row_len)
         });
-        squares.sum::<f64>() / f64::from(self.section.entries)
+        costs.sum::<f64>() / f64::from(self.section.entries)
     }
-}
-
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 /// What is drawn: apart from each other in the upper half.
@@ -180,6 +212,8 @@ mod tests {
             nodes,
             threads,
             mode: ModeWord::Relocation,
+            staleness: 1,
+            model: ModelWord::Matrix,
             rows: 24,
             columns: 12,
             rank: 4,
@@ -196,7 +230,7 @@ mod tests {
         for step in 0..4 {
             let mut columns = Vec::new();
             for worker in 0..4 {
-                let own = matrix.columns_of(worker, step);
+                let own = matrix.keys_of(worker, step);
                 for entry in matrix.entries(worker, step) {
                     assert_eq!(entry.row / 6, worker);
                     assert!(own.contains(&matrix.column_key(entry.column)));
@@ -233,5 +267,23 @@ mod tests {
         assert!(losses[1] < losses[0] / 10.0, "{losses:?}");
         let other = Matrix::new(&section(1, 2), 8);
         assert!(other.loss(&last) > losses[0] / 10.0);
+    }
+
+    #[test]
+    fn each_model_as_shipped_is_learnt() {
+        use crate::scenario::FactorisationScenario;
+        for (text, least) in [
+            (include_str!("../../scenarios/rescal.toml"), 0.5),
+            (include_str!("../../scenarios/complex.toml"), 0.5),
+            (include_str!("../../scenarios/word2vec.toml"), 0.5),
+        ] {
+            let scenario = FactorisationScenario::parse("shipped", text).unwrap();
+            let matrix = Matrix::new(&scenario.factorisation, 1);
+            let keys = 0..u64::from(scenario.factorisation.key_count());
+            let first: Vec<f32> = keys.flat_map(|key| matrix.first_factor(key)).collect();
+            let (before, after) = (matrix.loss(&first), matrix.loss(&matrix.reference()));
+            println!("{}: {before} {after}", scenario.name);
+            assert!(after < before * least, "{}: {before} {after}", scenario.name);
+        }
     }
 }

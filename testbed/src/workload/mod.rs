@@ -2,5 +2,6 @@
 
 pub mod digits;
 pub mod factorisation;
+mod model;
 pub mod push_reference;
 pub mod reference;

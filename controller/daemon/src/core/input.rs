@@ -79,7 +79,7 @@ pub enum Input {
     /// A job, by its name, is to go on.
     Resume(String, ResumeAnswer),
     /// An allreduce job, by its name, is to have so many workers.
-    Resize(String, u16, ResizeAnswer),
+    Resize(String, u32, ResizeAnswer),
     /// An operator sets the policy of bands; the change that it knows of, if that matters.
     SetBandPolicy(BandsConfig, Option<u64>, oneshot::Sender<Result<BandsSet, Refusal>>),
     /// Somebody wants figures.

@@ -220,10 +220,7 @@ impl Core {
             let _ = match word {
                 Word::Pause(name) => self.controller.pause_job(now_ns, &name, Steerer::Policy),
                 Word::Resume(name) => self.controller.resume_job(now_ns, &name, Steerer::Policy),
-                Word::Resize(name, workers) => {
-                    let workers = u16::try_from(workers).unwrap_or(u16::MAX);
-                    self.controller.resize_job(now_ns, &name, workers)
-                }
+                Word::Resize(name, workers) => self.controller.resize_job(now_ns, &name, workers),
             };
         }
     }

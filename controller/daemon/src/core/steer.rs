@@ -28,7 +28,7 @@ impl Core {
     }
 
     /// Has an allreduce job go on with so many workers. Its end is an action.
-    pub(super) fn resize(&mut self, name: &str, workers: u16, answer: ResizeAnswer) {
+    pub(super) fn resize(&mut self, name: &str, workers: u32, answer: ResizeAnswer) {
         match self.controller.resize_job(self.now_ns(), name, workers) {
             Ok(job) => {
                 self.resizes.insert(job, answer);

@@ -51,6 +51,15 @@ const JOBS: &[Row<JobStatus, f64>] = &[
     ("weft_replans_failure_total", "counter", "Plans made anew for a failure.", |j| {
         j.counters.replans_failure as f64
     }),
+    (
+        "weft_replans_words_total",
+        "counter",
+        "Plans made anew for a pause, a resume, an end.",
+        |j| j.counters.replans_words as f64,
+    ),
+    ("weft_replans_bands_total", "counter", "Plans made anew for a change of bands.", |j| {
+        j.counters.replans_bands as f64
+    }),
     ("weft_replans_late_total", "counter", "Plans made anew for a late transfer.", |j| {
         j.counters.replans_late as f64
     }),

@@ -310,6 +310,13 @@ fn there_are_as_many_labels_as_there_are() {
     let status = rig.controller.status(0);
     let last = &status.jobs.last().unwrap().bands;
     assert_eq!((last.label, last.boxes_done), (0, 0), "its frames are with the rest");
+    assert_eq!(last.band, None, "nobody can tell its frames");
+    assert!(last.refused.contains("no label is left for it, 30 jobs"), "{last:?}");
+    let others = &status.jobs[..LABELS.len()];
+    assert!(others.iter().all(|job| job.bands.band.is_some() && job.bands.refused.is_empty()));
+    // Its transfers are ordered as its frames are.
+    let id = JobId(u16::try_from(LABELS.len()).unwrap());
+    assert_eq!(rig.controller.bands.rank(id), REST_BAND);
 }
 
 proptest! {

@@ -2,18 +2,21 @@
 //!
 //! Invariants: while a host's bands change one by one, no job that is before another one before and
 //! after the change is ever behind it; a box is told what it has not, and nothing else, but for
-//! what it refused, which it is told again every [`RETRY_NS`]; each answer is of what was told
-//! last; a refusal is news once.
+//! what it refused or lost, which it is told again every [`RETRY_NS`]; each answer is of what was
+//! told last; a refusal is news once; a job of which no box can tell or order the frames is not
+//! said to have a band.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use weft_control::{BandError, Command, Event, REST_BAND};
+use weft_control::{BandError, BandPolicy, Command, Event, LABELS, REST_BAND};
 use weft_wire::JobId;
 
 use super::Bands;
 use crate::message::{Action, NodeId, Notice};
+use crate::node::Node;
 use crate::{Controller, check};
 
 /// What boxes know of bands and labels.
@@ -54,13 +57,14 @@ enum Answer {
 pub struct BandStatus {
     /// The DSCP of its frames; 0: none was left.
     pub label: u8,
-    /// 0 goes first; none under `fifo`.
+    /// 0 goes first; none under `fifo`, and where nobody can give it one.
     pub band: Option<u8>,
     /// Boxes that have given it the band.
     pub boxes_done: u32,
     /// Boxes that were told and have not answered.
     pub boxes_awaited: u32,
-    /// The box that refused, and why; empty: none.
+    /// The box that refused or lost it, and why, or why there is none; empty: all is as it is to
+    /// be.
     pub refused: String,
 }
 
@@ -110,9 +114,15 @@ impl Boxes {
 
 impl Bands {
     pub(super) fn status(&self, job: JobId, name: impl Fn(NodeId) -> String) -> BandStatus {
+        let band = self.wanted.get(&job).copied();
+        // What a box has that it is not to have is not done.
+        let answer = |told: &Told| match told.answer {
+            Answer::Done if told.band != band => Answer::Due,
+            answer => answer,
+        };
         let told: Vec<(NodeId, Answer)> = (self.boxes.told.iter())
             .filter(|((_, known), _)| *known == job)
-            .map(|((node, _), told)| (*node, told.answer))
+            .map(|((node, _), told)| (*node, answer(told)))
             .collect();
         let count = |wanted: Answer| {
             let all = told.iter().filter(|(_, answer)| *answer == wanted);
@@ -124,7 +134,7 @@ impl Bands {
         });
         BandStatus {
             label: self.label(job),
-            band: self.wanted.get(&job).copied(),
+            band,
             boxes_done: count(Answer::Done),
             boxes_awaited: count(Answer::Awaited),
             refused: refused.unwrap_or_default(),
@@ -135,7 +145,39 @@ impl Bands {
 impl Controller {
     /// A job's band, for reports.
     pub(crate) fn band_status(&self, job: JobId) -> BandStatus {
-        self.bands.status(job, |node| self.nodes[node.index()].name().to_string())
+        let status = self.bands.status(job, |node| self.nodes[node.index()].name().to_string());
+        if !self.bands.is_on || self.bands.policy == BandPolicy::Fifo || !status.refused.is_empty()
+        {
+            return status;
+        }
+        if status.label == 0 {
+            let refused = format!(
+                "no label is left for it, {} jobs have one each: its frames leave with the rest",
+                LABELS.len()
+            );
+            return BandStatus { refused, ..status };
+        }
+        let Some(host) = self.jobs.get(&job).map(|job| self.host_of(job.server)) else {
+            return status;
+        };
+        let mut there =
+            self.nodes.iter().filter(|node| node.host() == host && node.applies_bands());
+        match (there.clone().next(), there.any(Node::is_attached)) {
+            (None, _) => {
+                let refused = "no box of its server's host applies bands: add [bands] to the file \
+                               of one there, and start it again"
+                    .to_string();
+                BandStatus { band: None, refused, ..status }
+            }
+            (Some(node), false) => {
+                let refused = format!(
+                    "{}: it has no stream; its host has the bands that it had",
+                    node.name()
+                );
+                BandStatus { refused, ..status }
+            }
+            (Some(_), true) => status,
+        }
     }
 
     /// Tells the boxes of each job its label, before any of them has a band for it, and those of
@@ -169,6 +211,8 @@ impl Controller {
         for job in jobs {
             let (label, to) = (self.bands.label(*job), self.bands.wanted.get(job).copied());
             let told = self.bands.boxes.told.get(&(node, *job));
+            // One that has no label, or none any more, may have had a band.
+            let label = if label == 0 { told.map_or(0, |told| told.label.max(1)) } else { label };
             let from = told.and_then(|told| match told.answer {
                 Answer::Due => told.has,
                 Answer::Awaited | Answer::Done | Answer::Refused(_) => told.band,
@@ -197,19 +241,30 @@ impl Controller {
         }
     }
 
-    /// A box has given a job its band, or not. An answer to what was told before is taken without
-    /// effect.
+    /// A box has given a job its band, or not, or has lost it. An answer to what was told before is
+    /// taken without effect.
     pub(crate) fn note_band(&mut self, now_ns: u64, node: NodeId, job: JobId, event: &Event) {
         let (band, answer) = match *event {
             Event::BandSet { band } => (band, Answer::Done),
-            Event::BandRefused { band, error } => (band, Answer::Refused(error)),
+            Event::BandRefused { band, error } | Event::BandLost { band, error } => {
+                (band, Answer::Refused(error))
+            }
             _ => return,
         };
         let Some(told) = self.bands.boxes.told.get_mut(&(node, job)) else { return };
-        if told.band != band || told.answer != Answer::Awaited {
+        let is_of_now = match (event, told.answer) {
+            (Event::BandLost { .. }, before) => before == Answer::Done,
+            // What was in the way is gone.
+            (Event::BandSet { .. }, Answer::Refused(_)) => true,
+            (_, before) => before == Answer::Awaited,
+        };
+        if told.band != band || !is_of_now {
             return;
         }
         told.answer = answer;
+        if let Event::BandLost { .. } = event {
+            told.has = None;
+        }
         if let Answer::Refused(error) = answer {
             let is_news = told.before.replace(error) != Some(error);
             self.bands.boxes.retry_ns.get_or_insert_with(|| now_ns.saturating_add(RETRY_NS));
@@ -221,9 +276,13 @@ impl Controller {
             self.actions.push_back(Action::Notice { job, notice });
             return;
         }
-        told.has = band;
+        (told.has, told.before) = (band, None);
         if band.is_none() {
             self.bands.boxes.told.remove(&(node, job));
+        }
+        let is_refused = |told: &Told| matches!(told.answer, Answer::Refused(_));
+        if !self.bands.boxes.told.values().any(is_refused) {
+            self.bands.boxes.retry_ns = None;
         }
     }
 }

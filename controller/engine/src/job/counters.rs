@@ -23,6 +23,8 @@ pub struct JobCounters {
     pub unknown: u64,
     /// Plans made anew for a failure.
     pub replans_failure: u64,
+    /// Plans made anew because somebody paused, resumed or ended a job.
+    pub replans_words: u64,
     /// Plans made anew because a transfer was late.
     pub replans_late: u64,
     /// Plans made anew because a link changed.

@@ -13,6 +13,8 @@ pub(crate) struct Pause {
     /// When the word came; none for one that a former life of the controller was told.
     asked_ns: Option<u64>,
     stands: bool,
+    /// Since when its server is away, which the standstill waits for.
+    away_since_ns: Option<u64>,
     status: PauseStatus,
 }
 
@@ -53,7 +55,7 @@ impl Pause {
         if self.by.is_none() || self.stands {
             return None;
         }
-        self.stands = true;
+        (self.stands, self.away_since_ns) = (true, None);
         let after_ns = self.asked_ns.take().map(|asked_ns| now_ns.saturating_sub(asked_ns));
         if let Some(after_ns) = after_ns {
             self.status.note(after_ns);
@@ -61,8 +63,31 @@ impl Pause {
         Some(after_ns)
     }
 
+    /// Something of the job moves that nobody knew of. True if that is news.
+    pub(crate) const fn stir(&mut self) -> bool {
+        core::mem::replace(&mut self.stands, false)
+    }
+
+    /// Whether the job's server is there, while the job does not stand still. How long it has been
+    /// away is known then.
+    pub(crate) fn note_server(&mut self, now_ns: u64, is_there: bool) {
+        let away_ns = self.away_since_ns.unwrap_or(now_ns);
+        self.away_since_ns = (!is_there && self.asked_ns.is_some()).then_some(away_ns);
+    }
+
+    /// When a word is given up whose standstill waits for a server that is away. One that a former
+    /// life was told never is: nobody would hear of it.
+    pub(crate) fn given_up_ns(&self) -> Option<u64> {
+        let since_ns = self.away_since_ns.filter(|_| self.asked_ns.is_some())?;
+        Some(since_ns.saturating_add(AWAY_MAX_NS))
+    }
+
     /// It goes on.
     pub(crate) fn end(&mut self) {
-        (self.by, self.asked_ns, self.stands) = (None, None, false);
+        *self = Self { status: self.status, ..Self::default() };
     }
 }
+
+/// How long a pause waits for a server that has no stream to the controller: as long as a stop of
+/// an allreduce waits for such a worker.
+pub(crate) const AWAY_MAX_NS: u64 = 10_000_000_000;

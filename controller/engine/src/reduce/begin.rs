@@ -22,6 +22,12 @@ impl Reduce {
         self.beginning.overdue.as_deref().unwrap_or_default()
     }
 
+    /// It is the outcome of a resize, and waits for its workers.
+    pub(super) fn is_awaited(&self) -> bool {
+        let is_known = self.beginning.is_seen || self.beginning.is_known;
+        self.cohort.id > CohortId(0) && self.phase == Phase::Running && !is_known
+    }
+
     /// Nobody passes a round that not all have begun.
     pub(super) fn is_begun(&self) -> bool {
         let first = self.cohort.from_round;
@@ -64,10 +70,7 @@ impl Reduce {
 
     /// Gives up waiting for a cohort that does not begin. The first one nobody asked for.
     pub(super) fn check_begun(&mut self, now_ns: u64) {
-        let is_waited_for = self.cohort.id > CohortId(0)
-            && self.phase == Phase::Running
-            && !(self.beginning.is_seen || self.beginning.is_known);
-        if !is_waited_for || self.beginning.overdue.is_some() {
+        if !self.is_awaited() || self.beginning.overdue.is_some() {
             return;
         }
         let since_ns = *self.beginning.since_ns.get_or_insert(now_ns);
@@ -87,18 +90,22 @@ impl Reduce {
         self.out.push(Out::Resized(Err(problem)));
     }
 
+    /// Why workers are not welcomed, if they are not.
+    pub(super) fn lease_problem(&self) -> Option<String> {
+        if self.is_leased() {
+            return None;
+        }
+        let aggregator = &self.config.aggregator;
+        Some(match self.refused {
+            _ if !self.box_.is_attached => format!("their aggregator `{aggregator}` is not here"),
+            Some(error) => format!("their aggregator `{aggregator}` refuses the lease: {error}"),
+            None => format!("their aggregator `{aggregator}` has not answered about the lease"),
+        })
+    }
+
     fn what_is_missing(&self) -> String {
-        if !self.is_leased() {
-            let aggregator = &self.config.aggregator;
-            return match self.refused {
-                _ if !self.box_.is_attached => {
-                    format!("their aggregator `{aggregator}` is not here")
-                }
-                Some(error) => {
-                    format!("their aggregator `{aggregator}` refuses the lease: {error}")
-                }
-                None => format!("their aggregator `{aggregator}` has not answered about the lease"),
-            };
+        if let Some(problem) = self.lease_problem() {
+            return problem;
         }
         let ranks = |is_so: &dyn Fn(&Worker) -> bool| {
             let of = self.workers.iter().zip(0u32..).filter(|(worker, _)| is_so(worker));

@@ -92,7 +92,7 @@ impl Reduce {
             self.lease();
         }
         self.advance(now_ns);
-        self.check_missing(now_ns);
+        self.check_stop(now_ns);
         self.check_begun(now_ns);
     }
 

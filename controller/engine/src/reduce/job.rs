@@ -28,6 +28,7 @@ use super::beginning::Beginning;
 use super::places::placed;
 use super::saved::SavedReduce;
 use super::sizes::Sizes;
+use super::stopping::Stopping;
 use crate::message::NodeId;
 use crate::steered::{PauseStatus, Resize, Steerer};
 
@@ -81,8 +82,8 @@ pub(crate) struct Reduce {
     pub(super) refused: Option<HoldingError>,
     pub(super) out: Vec<Out>,
     pub(super) is_unsaved: bool,
-    /// Since when a worker is missing that the job's stop waits for.
-    pub(super) missing_since_ns: Option<u64>,
+    /// What its stop waits for.
+    pub(super) stopping: Stopping,
 }
 
 /// What was seen to run.
@@ -198,7 +199,7 @@ impl Reduce {
             refused: None,
             out: Vec::new(),
             is_unsaved: false,
-            missing_since_ns: None,
+            stopping: Stopping::default(),
             config,
         }
     }

@@ -23,7 +23,7 @@ pub(super) fn choose(
     free: impl Fn(&str) -> Option<usize>,
 ) -> Result<Vec<u16>, SteerError> {
     if workers == 0 || usize::from(workers) > config.places.len() {
-        return Err(SteerError::Places { wanted: workers, places: config.places.len() });
+        return Err(SteerError::Places { wanted: workers.into(), places: config.places.len() });
     }
     let is_packed = match config.placement {
         Placement::Order => return in_order(config, workers, free),

@@ -19,13 +19,15 @@ impl Controller {
     ///
     /// # Errors
     /// There is no such job, it is a push job, it is paused or being resized, or there is no room.
-    pub fn resize_job(&mut self, now_ns: u64, name: &str, to: u16) -> Result<JobId, SteerError> {
+    pub fn resize_job(&mut self, now_ns: u64, name: &str, to: u32) -> Result<JobId, SteerError> {
         let Some(id) = self.reduce_by_name(name) else {
             return Err(match self.job_by_name(name) {
                 Some(_) => SteerError::Pushed,
                 None => SteerError::Unknown,
             });
         };
+        let places = self.reduces[&id].config.places.len();
+        let to = u16::try_from(to).map_err(|_| SteerError::Places { wanted: to, places })?;
         let places = self.room_for(id, to)?;
         self.reduces.get_mut(&id).expect("found by its name").resize(now_ns, places)?;
         self.settle_reduce(id);

@@ -159,50 +159,6 @@ impl Reduce {
         }
     }
 
-    /// When a stop is given up that waits for a worker that is missing.
-    pub(super) fn given_up_ns(&self) -> Option<u64> {
-        Some(self.missing_since_ns?.saturating_add(MISSING_MAX_NS))
-    }
-
-    /// Gives a stop up that waited too long for a worker that is missing: the job goes on, if it
-    /// can. A pause that a former life was told stands, for nobody would hear that it does not.
-    pub(super) fn check_missing(&mut self, now_ns: u64) {
-        let why = match self.phase {
-            Phase::Halting { why: Why::Pause(_), asked_ns: None, .. } => None,
-            Phase::Halting { why, .. } => Some(why),
-            Phase::Leaving { to, .. } => Some(Why::Resize(to)),
-            Phase::Running | Phase::Paused { .. } => None,
-        };
-        let Some(why) = why.filter(|_| self.attached() < self.workers.len()) else {
-            self.missing_since_ns = None;
-            return;
-        };
-        let since_ns = *self.missing_since_ns.get_or_insert(now_ns);
-        if now_ns.saturating_sub(since_ns) < MISSING_MAX_NS {
-            return;
-        }
-        self.missing_since_ns = None;
-        let missing = (self.workers.iter().zip(0u8..)).filter(|(worker, _)| !worker.is_attached);
-        let ranks: Vec<String> = missing.map(|(_, rank)| format!("{rank}")).collect();
-        let problem = format!(
-            "name: the job has ended, or lost workers: rank {} had no stream for {} s, and all \
-             must stop before the same round",
-            ranks.join(", "),
-            MISSING_MAX_NS / 1_000_000_000
-        );
-        self.give_up(why, problem);
-    }
-
-    /// The job goes on as it was.
-    fn give_up(&mut self, why: Why, problem: String) {
-        // First, so that nobody takes the job's going on for the answer.
-        self.out.push(match why {
-            Why::Pause(_) => Out::Unpaused(problem),
-            Why::Resize(_) => Out::Resized(Err(problem)),
-        });
-        self.turn_to(Phase::Running);
-    }
-
     /// All stand at the boundary.
     fn stand(&mut self, now_ns: u64, why: Why, asked_ns: Option<u64>, boundary: u64) {
         let after_ns = asked_ns.map(|asked_ns| now_ns.saturating_sub(asked_ns));
@@ -274,8 +230,5 @@ impl Reduce {
     }
 }
 
-/// How long a stop waits for a worker that has no stream: more than one takes to call again, and
-/// than it holds for a controller that has gone.
-const MISSING_MAX_NS: u64 = 10_000_000_000;
 /// Resizes that are remembered.
 const RESIZES_MAX: usize = 16;

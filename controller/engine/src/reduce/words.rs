@@ -12,8 +12,11 @@ use crate::steered::{SteerError, Steerer};
 impl Reduce {
     pub(crate) fn pause(&mut self, now_ns: u64, by: Steerer) -> Result<(), SteerError> {
         let (ending, is_overdue) = (self.ending(), !self.unbegun().is_empty());
+        let is_awaited = self.is_awaited();
         match &mut self.phase {
             Phase::Running if is_overdue => Err(SteerError::Unbegun),
+            // Nobody works who could stop, and `begin_timeout_s` says how long that may be so.
+            Phase::Running if is_awaited => Err(SteerError::Resizing),
             Phase::Running if let Some(rounds) = ending => Err(SteerError::Ending { rounds }),
             Phase::Running => {
                 let why = Why::Pause(by);

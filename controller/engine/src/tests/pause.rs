@@ -1,6 +1,8 @@
 //! Jobs that are paused and go on: nothing is granted meanwhile, what was granted ends, and
 //! nobody's update is lost or comes twice.
 
+mod away;
+
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
 

@@ -46,6 +46,7 @@ fn config(places: u8, workers: u16) -> Config {
             placement: Placement::Order,
             pack_limit: 0.4,
             begin_timeout_s: 5.0,
+            stop_timeout_s: 40.0,
             integrity: Integrity::Crc32c,
         }],
         ..Config::default()
@@ -197,7 +198,7 @@ impl Rig {
     }
 
     fn resize(&mut self, workers: u16) -> Result<JobId, SteerError> {
-        let told = self.controller.resize_job(self.now_ns, "digits", workers);
+        let told = self.controller.resize_job(self.now_ns, "digits", workers.into());
         self.settle();
         told
     }
@@ -376,6 +377,8 @@ fn a_configuration_that_makes_no_sense_is_refused_by_field() {
     for timeout_s in [0.0, -1.0, 1e9, f64::NAN] {
         let change = |c: &mut Config| c.reduces[0].begin_timeout_s = timeout_s;
         assert_eq!(refused(&change), "reduce[0].begin_timeout_s");
+        let change = |c: &mut Config| c.reduces[0].stop_timeout_s = timeout_s;
+        assert_eq!(refused(&change), "reduce[0].stop_timeout_s");
     }
     let twice = |c: &mut Config| c.reduces[0].places[1].address = c.reduces[0].places[0].address;
     assert_eq!(refused(&twice), "reduce[0].places[1].address");

@@ -143,6 +143,8 @@ pub(super) struct World {
     pub(super) notices: Vec<Notice>,
     /// What jobs do, as whoever waits was told, and when.
     pub(super) states: Vec<(u64, weft_control::JobState, Option<u64>)>,
+    /// Pauses that came to nothing: why.
+    pub(super) unpaused: Vec<String>,
     /// Of every event with its time; see [`super::fingerprints`].
     pub(super) transcript: SipHasher13,
 }
@@ -200,6 +202,7 @@ impl World {
             commands: Vec::new(),
             notices: Vec::new(),
             states: Vec::new(),
+            unpaused: Vec::new(),
             transcript: SipHasher13::new(),
         }
     }
@@ -383,8 +386,8 @@ impl World {
                 | Action::Held { .. }
                 | Action::Rounds { .. }
                 | Action::Resized { .. }
-                | Action::Settled { .. }
-                | Action::Unpaused { .. } => {}
+                | Action::Settled { .. } => {}
+                Action::Unpaused { problem, .. } => self.unpaused.push(problem),
             },
             Event::Report(name, job, event) => {
                 if let Some(node) = self.nodes.get(&name).copied() {

@@ -56,6 +56,9 @@ pub struct KeyConfig {
     /// Whether an access goes at first to the process that had the row when this one last knew, and
     /// not to the home box. What is wrong costs a frame more. Default true.
     pub has_cache: bool,
+    /// Clocks that a copy of a row may be older than the one in which it is read
+    /// ([`KeySession::advance_clock`](super::KeySession::advance_clock)). Default 1.
+    pub staleness: u32,
     /// What becomes of the job when a process dies and rows die with it. Default
     /// [`OnLoss::End`].
     pub on_loss: OnLoss,
@@ -119,6 +122,7 @@ impl KeyConfig {
             beat: Duration::from_millis(200),
             mode: Mode::Relocation,
             has_cache: true,
+            staleness: 1,
             on_loss: OnLoss::End,
             limits: ProcessLimits::default(),
             seed: None,
@@ -132,6 +136,7 @@ impl KeyConfig {
         mtu: u16,
         mode: Mode,
         has_cache: bool,
+        staleness: u32,
         on_loss: OnLoss,
         connect_timeout: Duration,
         call_timeout: Duration,

@@ -75,6 +75,17 @@ pub enum KeyError {
         /// How long was waited.
         waited: Duration,
     },
+    /// What was pushed in earlier clocks is not all at its rows.
+    #[error(
+        "{adds} sums that were pushed in earlier clocks are not at their rows after {waited:?}: a \
+         process or the home box is gone"
+    )]
+    Unsettled {
+        /// Sums that are not there.
+        adds: u32,
+        /// How long was waited.
+        waited: Duration,
+    },
     /// The process that had these rows is gone, and they with it: the job cannot go on.
     #[error("the rows of {} are lost with the process that had them: restart the job", Keys(.keys))]
     RowsLost {

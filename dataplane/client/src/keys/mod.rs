@@ -22,6 +22,7 @@
 //! | `submit.rs` | how many keys come to the engine, or wait for room |
 //! | `store.rs` | the rows, which they and the engine share |
 //! | `latency.rs` | how long operations take |
+//! | `clock.rs` | intents and clocks: which rows or copies come before they are used |
 //! | `checkpoint.rs` | keeping a table while it is used, and what was kept |
 //! | `capture.rs` | what the port's thread does for that |
 //! | `part.rs`, `parts.rs` | what is kept, as bytes and as files |
@@ -30,7 +31,13 @@
 //!
 //! [`Mode`] chooses between rows that move and the two classic parameter servers, whose rows stay
 //! where the first life put them: the same program runs on each, and its `localize` does nothing
-//! there. All processes of a table have the same mode.
+//! there, and two that keep copies of what was read, for a number of clocks
+//! ([`KeyConfig::staleness`]). All processes of a table have the same mode.
+//!
+//! A program need not localize: [`KeySession::intend`] says what it is about to use, and when. The
+//! row comes where one process means to use it; where several do, one has it and the others have
+//! copies. Of a key that is meant to be used, pulls may bring a copy, so it is not sequentially
+//! consistent then: its method says what it is.
 //!
 //! An operation on a row that is here runs in the caller's thread, under the lock of the row's
 //! stripe, and wakes nobody. Any other goes to the engine, and the port's thread sends it. Each key
@@ -42,6 +49,7 @@
 mod calls;
 mod capture;
 mod checkpoint;
+mod clock;
 mod config;
 mod driver;
 mod error;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -39,7 +39,7 @@ impl fmt::Debug for KeySession {
 /// Counters of a process.
 #[derive(Clone, Debug)]
 pub struct KeyStatistics {
-    /// Operations on rows that were here, by key.
+    /// Operations that ran without a message, on rows or copies that were here, by key.
     pub local: u64,
     /// How long operations took.
     pub latencies: KeyLatencies,
@@ -115,6 +115,7 @@ impl KeySession {
             processes: &addrs,
             mode: config.mode,
             has_cache: config.has_cache,
+            staleness: config.staleness,
             limits: config.limits,
             resend_min: nanos(config.resend_min),
             resend_max: nanos(config.resend_max),
@@ -131,6 +132,7 @@ impl KeySession {
             me: config.me,
             read: Mutex::new(None),
             is_static: config.mode.is_static(),
+            clock: AtomicU32::new(process.clock()),
             store,
             engine: Mutex::new(Engine {
                 process,
@@ -190,8 +192,8 @@ impl KeySession {
         Ok(())
     }
 
-    /// Copies a row if it is here; false if it is not. In a classic table it is never: every
-    /// operation is a frame.
+    /// Copies a row if it, or a copy that is new enough, is here; false if not. In a classic table
+    /// it is never: every operation is a frame.
     ///
     /// # Errors
     /// [`CallError::UnknownKey`], a wrong length, or why the session is over.
@@ -200,7 +202,8 @@ impl KeySession {
         self.check_len(&[key], value.len())?;
         let index = self.index(key)?;
         let Shared { latencies, store, .. } = &*self.shared;
-        let copy = || store.with_held(index, |row| value.copy_from_slice(row));
+        let clock = self.shared.clock.load(Ordering::Relaxed);
+        let copy = || store.with_readable(index, clock, |row| value.copy_from_slice(row));
         Ok(latencies.time(Timed::PullLocal, copy).is_some())
     }
 
@@ -235,11 +238,12 @@ impl KeySession {
     /// [`KeyError::Full`] within `call_timeout`, or what is wrong with the call.
     pub fn start_pull(&self, keys: &[u64]) -> Result<KeyTicket, KeyError> {
         let call = Pending::new(keys.to_vec(), self.shared.table.row_len, true);
+        let clock = self.shared.clock.load(Ordering::Relaxed);
         let mut far = Vec::new();
         for (position, key) in keys.iter().enumerate() {
             let index = self.index(*key)?;
-            let take = |row: &mut [f32]| call.complete(position, Some(row));
-            if self.shared.store.with_held(index, take).is_none() {
+            let take = |row: &[f32]| call.complete(position, Some(row));
+            if self.shared.store.with_readable(index, clock, take).is_none() {
                 far.push(position);
             }
         }
@@ -283,7 +287,7 @@ impl KeySession {
     pub fn statistics(&self) -> KeyStatistics {
         let process = self.shared.lock().process.stats().clone();
         KeyStatistics {
-            local: self.shared.store.local_count() + process.local,
+            local: self.shared.store.local_count() + process.local + process.copied,
             latencies: self.shared.latencies.read(),
             process,
         }

@@ -1,7 +1,7 @@
 //! What the worker threads of a session and its port's thread share.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ pub(super) struct Shared {
     pub(super) read: Mutex<Option<Result<Round, KeyError>>>,
     /// Rows stay where they are.
     pub(super) is_static: bool,
+    /// The process's clock.
+    pub(super) clock: AtomicU32,
     pub(super) store: SharedStore,
     pub(super) engine: Mutex<Engine>,
     pub(super) latencies: Arc<Latencies>,

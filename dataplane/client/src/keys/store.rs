@@ -58,6 +58,28 @@ impl SharedStore {
         })
     }
 
+    /// Reads the row, or a copy that may be read in this clock; `None` if there is neither, or if
+    /// callers' threads may not.
+    #[inline]
+    pub(super) fn with_readable<R>(
+        &self,
+        index: u32,
+        clock: u32,
+        work: impl FnOnce(&[f32]) -> R,
+    ) -> Option<R> {
+        if !self.is_fast {
+            return None;
+        }
+        let mut rows = self.lock(index);
+        let Rows { store, local_count } = &mut *rows;
+        store.with(index >> self.bits, |slot| {
+            slot.is_readable(clock).then(|| {
+                *local_count += 1;
+                work(slot.value)
+            })
+        })
+    }
+
     /// Whether the row is held and callers' threads may use it.
     pub(super) fn is_held(&self, index: u32) -> bool {
         self.is_fast && self.lock(index).store.with(index >> self.bits, |slot| slot.is_held())

@@ -173,6 +173,9 @@ impl EventLines {
                 "error": error.to_string(),
             }),
             Event::BandSet { band } => json!({ "event": "band_set", "band": band }),
+            Event::BandLost { band, error } => {
+                json!({ "event": "band_lost", "band": band, "error": error.to_string() })
+            }
             Event::BandRefused { band, error } => {
                 json!({ "event": "band_refused", "band": band, "error": error.to_string() })
             }

@@ -33,6 +33,27 @@ impl Jobs {
         self.0.values().copied().collect()
     }
 
+    /// The jobs and their bands.
+    pub(super) fn bands(&self) -> impl Iterator<Item = (JobId, u8)> {
+        self.0.iter().map(|(job, (_, band))| (*job, *band))
+    }
+
+    #[must_use]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The jobs without those whose bands are to be taken away.
+    #[must_use]
+    pub(super) fn without(&self, asked: &[Asked]) -> Self {
+        let mut next = self.clone();
+        let gone = asked.iter().filter(|asked| asked.band.is_none());
+        for asked in gone {
+            next.0.remove(&asked.job);
+        }
+        next
+    }
+
     /// The jobs after these changes, and for each change what is wrong with it.
     #[must_use]
     pub(super) fn after(&self, asked: &[Asked]) -> (Self, Vec<Option<BandError>>) {
@@ -93,6 +114,14 @@ mod tests {
         let (range, taken) = (Some(BandError::OutOfRange), Some(BandError::LabelTaken));
         assert_eq!(judged, [None, range, range, range, taken, None]);
         assert_eq!(next.wanted(), Wanted::from([(3, 0), (11, 6)]));
+    }
+
+    #[test]
+    fn what_is_to_be_taken_away_is_gone_where_nothing_is() {
+        let (two, _) = Jobs::default().after(&[asked(0, 3, Some(0)), asked(1, 7, Some(1))]);
+        let left = two.without(&[asked(0, 3, None), asked(1, 7, Some(4)), asked(9, 11, None)]);
+        assert_eq!(left.bands().collect::<Vec<_>>(), [(JobId(1), 1)], "nothing is given");
+        assert!(!left.is_empty() && left.without(&[asked(1, 7, None)]).is_empty());
     }
 
     #[test]

@@ -6,16 +6,18 @@ use std::time::{Duration, Instant};
 
 use weft_control::BandError;
 
-use super::tree::{Found, Place, failure};
+use super::counts::Counts;
+use super::tree::{Found, Place, Problem, counts, failure};
 
-/// Reads what is on an interface.
+/// Reads what is on an interface, and what the kernel has counted there.
 ///
 /// # Errors
 /// There is no `tc`, it failed, or what is there is somebody else's.
-pub(super) fn read(place: &Place) -> Result<Found, BandError> {
+pub(super) fn read(place: &Place, counted: &mut Counts) -> Result<Found, Problem> {
     let [qdiscs, classes, filters] = place.listings();
     let qdiscs = run(&qdiscs, "")?;
     let classes = run(&classes, "")?;
+    counted.note(counts(place, &classes));
     // There are none where there is no such root, which `tc` takes for an error.
     let filters = run(&filters, "").unwrap_or_default();
     place.read(&qdiscs, &classes, &filters)
@@ -25,7 +27,7 @@ pub(super) fn read(place: &Place) -> Result<Found, BandError> {
 ///
 /// # Errors
 /// There is no `tc`, or a line failed.
-pub(super) fn batch(lines: &[String]) -> Result<(), BandError> {
+pub(super) fn batch(lines: &[String]) -> Result<(), Problem> {
     if lines.is_empty() {
         return Ok(());
     }
@@ -34,33 +36,28 @@ pub(super) fn batch(lines: &[String]) -> Result<(), BandError> {
 }
 
 /// Runs `tc` with these arguments and this input; returns what it writes.
-pub(super) fn run(arguments: &[String], input: &str) -> Result<String, BandError> {
+///
+/// # Errors
+/// There is no `tc`, or it failed.
+pub(super) fn run(arguments: &[String], input: &str) -> Result<String, Problem> {
+    let words = arguments.join(" ");
     let child = Command::new("tc")
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let child = match child {
-        Ok(child) => child,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(BandError::NoTool),
-        Err(error) => {
-            weft_process::say!("weft-node: bands: cannot start tc: {error}");
-            return Err(BandError::Failed);
-        }
-    };
-    let (is_good, stdout, stderr) = wait(child, input).map_err(|problem| {
-        weft_process::say!("weft-node: bands: tc {}: {problem}", arguments.join(" "));
-        BandError::Failed
+    let child = child.map_err(|error| {
+        let is_absent = error.kind() == ErrorKind::NotFound;
+        let reason = if is_absent { BandError::NoTool } else { BandError::Failed };
+        Problem::new(reason, format!("starting tc: {error}"))
     })?;
+    let (is_good, stdout, stderr) = wait(child, input)
+        .map_err(|problem| Problem::new(BandError::Failed, format!("tc {words}: {problem}")))?;
     if is_good {
         return Ok(stdout);
     }
-    let error = failure(&stderr);
-    if error == BandError::Failed {
-        weft_process::say!("weft-node: bands: tc {}: {}", arguments.join(" "), stderr.trim());
-    }
-    Err(error)
+    Err(Problem::new(failure(&stderr), format!("tc {words}: {}", stderr.trim())))
 }
 
 /// Feeds a child and waits for it. What it is given, and what it says before it reads, fits a pipe.

@@ -10,18 +10,24 @@
 //! its band by `tc filter replace`: what waits stays where it is and leaves in its turn
 //! (TensorLights deletes the tree instead, and what waits with it).
 //!
-//! Invariants: what is not Weft's is never changed or removed: it is known by the root's handle,
-//! or, under another's class, by the numbers of classes and filters; a tree that has exactly what
-//! is wanted needs no line; the lines for any tree that was begun lead to the wanted one.
+//! Invariants: what is not Weft's is never changed or removed, nor is what of Weft's it hangs on:
+//! Weft's is known by the root's handle, or, under another's class, by the numbers of classes and
+//! filters; a tree that has exactly what is wanted needs no line; the lines for any tree that was
+//! begun lead to the wanted one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use weft_control::{JOB_BANDS, LABEL_MAX, REST_BAND};
-use weft_wire::frame::label::{BARE_AT_IPV4, BARE_AT_IPV6, BARE_LEN};
 
-pub(super) use read::{backlog_bytes, failure};
+use family::Family;
+pub(super) use mark::{Mark, Trace, traces};
+pub(super) use problem::Problem;
+pub(super) use read::{counts, failure};
 
+mod family;
+mod mark;
+mod problem;
 mod read;
 
 /// Where the classes of jobs live.
@@ -33,6 +39,8 @@ pub(super) struct Place {
     pub(super) mtu: u16,
     /// What they live under.
     pub(super) root: Root,
+    /// Whose they are.
+    pub(super) mark: Mark,
 }
 
 /// What the classes of jobs live under.
@@ -89,73 +97,30 @@ pub(super) struct Found {
     tables: BTreeSet<Family>,
     /// Where each filter sends its label, and its handle.
     filters: BTreeMap<(Family, u8), (String, ClassId)>,
+    /// The class is there that says whose the others are, under a class of somebody else.
+    has_mark: bool,
     /// The words for the rate of the class that job classes live under.
     ceil: Option<[String; 2]>,
-}
-
-/// What a filter looks at.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Family {
-    /// IPv4 without elements.
-    BareV4,
-    /// IPv6 without elements.
-    BareV6,
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    const ALL: [Self; 4] = [Self::BareV4, Self::BareV6, Self::V4, Self::V6];
-
-    const fn protocol(self) -> &'static str {
-        match self {
-            Self::BareV4 | Self::V4 => "ip",
-            Self::BareV6 | Self::V6 => "ipv6",
-        }
-    }
-
-    /// What the filter of a label matches.
-    fn matches(self, label: u8) -> String {
-        let class = label << 2;
-        let bare = |at: usize| format!(" match u16 0x0000 {:#06x} at {at}", !(BARE_LEN - 1));
-        match self {
-            Self::V4 => format!("match ip dsfield {class:#04x} 0xfc"),
-            Self::V6 => format!("match ip6 priority {class:#04x} 0xfc"),
-            Self::BareV4 => Self::V4.matches(label) + &bare(BARE_AT_IPV4),
-            Self::BareV6 => Self::V6.matches(label) + &bare(BARE_AT_IPV6),
-        }
-    }
-
-    /// Filters of less are asked first.
-    const fn preference(self) -> u16 {
-        match self {
-            Self::BareV4 => PREFERENCE - 2,
-            Self::BareV6 => PREFERENCE - 1,
-            Self::V4 => PREFERENCE,
-            Self::V6 => PREFERENCE + 1,
-        }
-    }
-
-    /// The class of a label's frames in a band.
-    const fn minor(self, band: u8, label: u8) -> u16 {
-        match self {
-            Self::BareV4 | Self::BareV6 => BARE_MINOR,
-            Self::V4 | Self::V6 => minor(band, label),
-        }
-    }
-
-    fn of(preference: u64) -> Option<Self> {
-        Self::ALL.into_iter().find(|family| u64::from(family.preference()) == preference)
-    }
+    /// What others have hung on Weft's: on which class, and what it is.
+    strangers: Vec<(u16, String)>,
 }
 
 impl Found {
     /// Nothing of Weft's is there.
     #[must_use]
     pub(super) fn is_clean(&self) -> bool {
-        !self.has_root && self.classes.is_empty() && self.tables.is_empty()
+        let has_classes = self.has_mark || !self.classes.is_empty();
+        !self.has_root && !has_classes && self.tables.is_empty()
+    }
+
+    /// What others have hung on Weft's, which cannot be removed without it; the first, for people.
+    #[must_use]
+    pub(super) fn stranger(&self) -> Option<&str> {
+        self.strangers.first().map(|(_, words)| words.as_str())
+    }
+
+    fn is_held(&self, minor: u16) -> bool {
+        self.strangers.iter().any(|(on, _)| *on == minor)
     }
 
     /// The bands that labels have by the filters and classes that are there; none while a label has
@@ -178,12 +143,21 @@ impl Found {
             }
         }
         let is_whole = self.filters.len() == bands.len() * Family::ALL.len();
-        let has_base = !self.has_root || self.has_link && self.has_rest;
+        let has_base = match place.root {
+            Root::Own { .. } => !self.has_root || self.has_link && self.has_rest,
+            Root::Under(_) => self.has_mark || bands.is_empty(),
+        };
         (is_whole && has_base).then_some(bands)
     }
 }
 
 impl Place {
+    /// Whether the same classes would be in the same place.
+    #[must_use]
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        self.device == other.device && self.parent() == other.parent()
+    }
+
     const fn major(&self) -> u16 {
         match self.root {
             Root::Own { .. } => OWN_MAJOR,
@@ -217,6 +191,9 @@ impl Place {
         if !wanted.is_empty() || found.has_root {
             self.base(found, &mut lines);
         }
+        if !wanted.is_empty() && self.is_under() && !found.has_mark {
+            lines.push(self.class_line(self.mark.minor(), REST_BAND, found));
+        }
         let bare = (!wanted.is_empty()).then_some((BARE_MINOR, 0));
         let of_jobs = wanted.iter().map(|(label, band)| (minor(*band, *label), *band));
         for (minor, band) in bare.into_iter().chain(of_jobs) {
@@ -244,11 +221,12 @@ impl Place {
         lines
     }
 
-    /// The lines that remove all that is Weft's, and nothing else.
+    /// The lines that remove all that is Weft's, and nothing else: a class on which others have
+    /// hung something stays, and with it what it hangs on itself.
     #[must_use]
     pub(super) fn removal(&self, found: &Found) -> Vec<String> {
         let device = &self.device;
-        if found.has_root {
+        if found.has_root && found.strangers.is_empty() {
             return vec![format!("qdisc del dev {device} root handle {OWN_MAJOR:x}:")];
         }
         // With their tables, which the kernel keeps when filters go one by one.
@@ -261,10 +239,17 @@ impl Place {
             )
         });
         let mut lines: Vec<String> = tables.collect();
-        let class = |minor: &u16| ClassId { major: self.major(), minor: *minor };
-        let classes = found.classes.iter();
+        // The mark goes last: what a removal that is cut off leaves is still known by it.
+        let mark = (found.has_mark && found.strangers.is_empty()).then(|| self.mark.minor());
+        let classes = found.classes.iter().copied().filter(|minor| !found.is_held(*minor));
+        let class = |minor: u16| ClassId { major: self.major(), minor };
+        let classes = classes.chain(mark);
         lines.extend(classes.map(|id| format!("class del dev {device} classid {}", class(id))));
         lines
+    }
+
+    const fn is_under(&self) -> bool {
+        matches!(self.root, Root::Under(_))
     }
 
     fn base(&self, found: &Found, lines: &mut Vec<String>) {
@@ -274,7 +259,8 @@ impl Place {
         let (burst, quantum) = (self.burst_bytes(rate_bytes_per_sec), self.frame_bytes());
         if !found.has_root {
             lines.push(format!(
-                "qdisc add dev {device} root handle {OWN_MAJOR:x}: htb default {REST_MINOR:x}"
+                "qdisc add dev {device} root handle {OWN_MAJOR:x}: htb default {REST_MINOR:x} r2q {}",
+                self.mark.r2q()
             ));
         }
         if !found.has_link {
@@ -375,6 +361,16 @@ fn split(minor: u16) -> Option<(u8, u8)> {
     let [band, label] = minor.to_be_bytes();
     let band = band.checked_sub(1)?;
     (is_band(band) && is_label(label)).then_some((band, label))
+}
+
+/// In which queue of [`weft_control::figures::QUEUES`] a class's frames are counted, by its number.
+#[must_use]
+pub(super) fn queue(minor: u16) -> Option<usize> {
+    match minor {
+        BARE_MINOR => Some(usize::from(JOB_BANDS) + 1),
+        REST_MINOR => Some(usize::from(REST_BAND)),
+        minor => split(minor).map(|(band, _)| usize::from(band)),
+    }
 }
 
 /// Handle of Weft's own root; "WE".

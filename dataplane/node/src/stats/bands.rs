@@ -1,4 +1,5 @@
-//! Bands of a node's own port: what of each band was sent, was lost, and waits.
+//! Bands of a node's own port, or of its host's link: what of each band was sent, was lost, and
+//! waits. What the kernel orders it counts for itself; it says nothing of how long a frame waited.
 
 use std::fmt::{self, Write};
 
@@ -36,6 +37,12 @@ pub(super) fn reports(lanes: &[LaneSnapshot]) -> Vec<BandReport> {
     names::QUEUES.into_iter().enumerate().map(report).collect()
 }
 
+/// What keeping the bands of the host's link took; none where the node does not.
+pub(super) fn of_host(lanes: &[LaneSnapshot]) -> Option<Figures> {
+    let repairs = lanes.iter().find_map(|lane| lane.band_repairs)?;
+    Some(Figures::sum(HOST_BANDS, std::iter::once(&repairs)))
+}
+
 /// Writes what is not 0 for people.
 pub(super) fn write_text(out: &mut String, bands: &[BandReport]) -> fmt::Result {
     for band in bands.iter().filter(|band| band.figures.any()) {
@@ -61,6 +68,13 @@ const COUNTERS: &[Figure<BandCounts>] = table![BandCounts:
     full "Frames lost because their band's queue was full",
     aged "Frames that left before better bands because they had waited for the age limit",
 ];
+
+const HOST_BANDS: &[Figure<u64>] = &[Figure {
+    name: "repairs",
+    kind: FigureKind::Counter,
+    help: "Times that bands on the host's link were installed again after somebody removed them",
+    read: |repairs| *repairs,
+}];
 
 const GAUGES: &[Figure<BandCounts>] = &[
     gauge("wait_max_ns", "The longest that a frame waited", |band| band.wait_max_ns),

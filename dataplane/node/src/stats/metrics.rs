@@ -57,6 +57,9 @@ fn write_all(out: &mut String, report: &Report) -> fmt::Result {
         figures::write_metrics(out, "capture", &of_node(trace))?;
     }
     super::bands::write_metrics(out, &report.bands)?;
+    if let Some(kept) = &report.host_bands {
+        figures::write_metrics(out, "host_bands", &of_node(kept))?;
+    }
     super::tables::write_metrics(out, &report.tables)?;
     let lanes = report.lanes.iter();
     head(out, "weft_lane_frames_total", "counter", "Frames that the lane's engine handled")?;

@@ -56,8 +56,11 @@ pub struct LaneSnapshot {
     pub faults: Option<[FaultCounts; 2]>,
     /// What its capture holds.
     pub trace: Option<TraceCounts>,
-    /// What became of the frames of each band, if its port has queues for them.
+    /// What became of the frames of each band, if its port has queues for them; with lane 0 also
+    /// where the node applies bands to the host's link.
     pub bands: Option<[BandCounts; QUEUES]>,
+    /// How often those on the host's link were installed again.
+    pub band_repairs: Option<u64>,
     /// What the node's recording holds, over all lanes.
     pub record: Option<RecordCounts>,
     /// What memory shared with workers has seen, where the lane's port has it.
@@ -132,6 +135,7 @@ impl LaneSnapshot {
             faults: port.port().inner().fault_counts(),
             trace: port.port().inner().trace_counts(),
             bands: port.port().inner().band_counts(),
+            band_repairs: None,
             record: port.record_counts(),
             shm: None,
             host: host.stats(),

@@ -48,9 +48,12 @@ pub struct Report {
     /// The capture; absent without `[trace]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Figures>,
-    /// The bands of the port; absent without `[bands]` with `by = "port"`.
+    /// The bands of the port or of the host's link; absent without `[bands]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bands: Vec<BandReport>,
+    /// How those of the host's link were kept; absent without `[bands]` with `by = "host"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_bands: Option<Figures>,
     /// The tables that the node is the home of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<TableReport>,
@@ -202,6 +205,7 @@ impl Report {
                 .any(|lane| lane.trace.is_some())
                 .then(|| Figures::sum(TRACE, lanes.iter().filter_map(|lane| lane.trace.as_ref()))),
             bands: bands::reports(lanes),
+            host_bands: bands::of_host(lanes),
             tables: tables::reports(lanes),
             // Each lane counts what all of them have.
             recording: lanes

@@ -59,6 +59,7 @@ fn write_port(out: &mut String, report: &Report) -> std::fmt::Result {
         ("capture", report.trace.as_ref()),
         ("recording", report.recording.as_ref()),
         ("shared memory", report.shm.as_ref()),
+        ("bands of the host", report.host_bands.as_ref()),
         ("host side", host),
     ];
     for (title, figures) in parts.into_iter().filter_map(|(title, part)| Some((title, part?))) {

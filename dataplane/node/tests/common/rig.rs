@@ -38,8 +38,9 @@ pub(crate) const LABELS: [u8; 2] = [3, 7];
 pub(crate) struct Rig {
     pub(crate) lab: Lab,
     controller: SocketAddr,
+    config: ControllerConfig,
     dimension: usize,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    serving: Option<(tokio::sync::oneshot::Sender<()>, JoinHandle<()>)>,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -68,10 +69,24 @@ impl Rig {
         let job = |index: u16| JobConfig::new(&format!("j{index}"), index, size, ["w0"], "s0");
         config.jobs = vec![job(0), job(1)];
         config.bands = Some(BandsConfig { policy: policy.parse().unwrap(), interval_s: 3600 });
+        let mut rig = Self {
+            lab,
+            controller: config.listen,
+            config,
+            dimension,
+            serving: None,
+            _alone: alone,
+        };
+        rig.serve();
+        Some(rig)
+    }
+
+    /// Starts the controller.
+    fn serve(&mut self) {
         let (told, ready) = channel::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let namespace = namespace(&lab.peer);
-        std::thread::spawn(move || {
+        let (namespace, config) = (namespace(&self.lab.peer), self.config.clone());
+        let serving = std::thread::spawn(move || {
             enter(&namespace);
             runtime().block_on(async {
                 let daemon = Daemon::bind(config).await.expect("a controller");
@@ -80,8 +95,18 @@ impl Rig {
                 daemon.run(stopped).await.expect("it serves");
             });
         });
-        let controller = ready.recv_timeout(PATIENCE).expect("it listens");
-        Some(Self { lab, controller, dimension, stop: Some(stop), _alone: alone })
+        self.controller = ready.recv_timeout(PATIENCE).expect("it listens");
+        self.serving = Some((stop, serving));
+    }
+
+    /// The controller ends, and another one begins where it was, with another file.
+    pub(crate) fn begins_anew(&mut self, change: impl FnOnce(&mut ControllerConfig)) {
+        let (stop, serving) = self.serving.take().expect("it serves");
+        let _ = stop.send(());
+        serving.join().expect("it ended");
+        self.config.listen = self.controller;
+        change(&mut self.config);
+        self.serve();
     }
 
     pub(crate) fn config(&self, name: &str, bands: Option<BandsSection>) -> ConfigFile {
@@ -186,6 +211,36 @@ impl Rig {
         }
     }
 
+    /// Waits until the status is as it is to be.
+    pub(crate) fn status_until(
+        &self,
+        what: &str,
+        is_so: impl Fn(&v1::StatusReply) -> bool,
+    ) -> v1::StatusReply {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status();
+            if is_so(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{what}: {status:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until each job has been refused its band for this.
+    pub(crate) fn refused(&self, reason: &str) -> v1::StatusReply {
+        let is_so = |job: &v1::JobStatus| job.band_refused.contains(reason);
+        self.status_until(reason, |status| status.jobs.iter().all(is_so))
+    }
+
+    /// `ip` in the node's namespace.
+    pub(crate) fn ip(&self, line: &str) {
+        let words: Vec<&str> = ["-n", &self.lab.node].into_iter().chain(line.split(' ')).collect();
+        let output = ip(&words);
+        assert!(output.status.success(), "ip {line}: {output:?}");
+    }
+
     pub(crate) fn tc(&self, line: &str) -> String {
         let words = line.split_whitespace();
         let mut command = Command::new("ip");
@@ -245,7 +300,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        let _ = self.stop.take().map(|stop| stop.send(()));
+        let _ = self.serving.take().map(|(stop, _)| stop.send(()));
     }
 }
 

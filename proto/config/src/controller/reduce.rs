@@ -35,9 +35,16 @@ pub struct ReduceConfig {
     #[serde(default = "pack_limit", skip_serializing_if = "is_pack_limit")]
     pub pack_limit: f64,
     /// How long, in seconds, the workers of a resize may take to begin, from the end of those
-    /// before; after that whoever asked is told who is missing, and may ask again. Default 120.
+    /// before; after that whoever asked is told who is missing, and may ask again. Up to 86400.
+    /// Default 120.
     #[serde(default = "begin_timeout_s", skip_serializing_if = "is_begin_timeout_s")]
     pub begin_timeout_s: f64,
+    /// How long, in seconds, workers may take to stop for a pause or a resize: until all stand
+    /// before the same round, and for a resize as long again until all have kept their checkpoint.
+    /// After that whoever asked is told who was waited for, and the job goes on as it was. A round
+    /// is to be shorter. Up to 86400. Default 300.
+    #[serde(default = "stop_timeout_s", skip_serializing_if = "is_stop_timeout_s")]
+    pub stop_timeout_s: f64,
     /// Workers at the start, at least 1. The training program's learning rate is meant for these.
     pub workers: u16,
     /// Slots of the lease, as of a row of a box's file. Default 256.
@@ -139,6 +146,15 @@ const fn begin_timeout_s() -> f64 {
 #[expect(clippy::trivially_copy_pass_by_ref, clippy::float_cmp, reason = "serde's signature")]
 fn is_begin_timeout_s(timeout_s: &f64) -> bool {
     *timeout_s == begin_timeout_s()
+}
+
+const fn stop_timeout_s() -> f64 {
+    300.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, clippy::float_cmp, reason = "serde's signature")]
+fn is_stop_timeout_s(timeout_s: &f64) -> bool {
+    *timeout_s == stop_timeout_s()
 }
 
 const fn clamp() -> Overflow {

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// With `by = "host"` on the interface `device`, for all jobs of the host: HTB classes, and filters
 /// on the DSCP of Weft's frames. Of all nodes of a host one has it; it needs `tc` and
-/// CAP_NET_ADMIN. With `by = "port"` in queues of the box's own port, for what it sends itself: for
-/// ports that the kernel's queues are not in front of, such as DPDK's. Needs `lcores.shards = 1`.
+/// CAP_NET_ADMIN. Every second it looks whether all is there, and installs again what is not. With
+/// `by = "port"` in queues of the box's own port, for what it sends itself: for ports that the
+/// kernel's queues are not in front of, such as DPDK's. Needs `lcores.shards = 1`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BandsSection {
@@ -20,14 +21,16 @@ pub struct BandsSection {
     /// With `host`: the interface whose outgoing frames are ordered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// What the link sends, bytes of Ethernet frames per second. A little less than the truth, so
-    /// that frames wait where they are ordered. Needed without `under`.
+    /// What the link sends, bytes of Ethernet frames per second, from 125000 (1 Mb/s) to
+    /// 50000000000 (400 Gb/s). A little less than the truth, so that frames wait where they are
+    /// ordered. Needed without `under`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_sec: Option<u64>,
     /// With `host`: the HTB class, such as `"1:1"`, whose children the classes of jobs are to be:
     /// for an interface that is shaped already, as those of `weft lab` are. It has children, and
     /// its rate is the link's. Weft's have numbers from 100 to 73f there, and 100 Kbit of their
-    /// own; a class of such a number that is otherwise is refused. Default: none; an interface with
+    /// own; a class of such a number that is otherwise is refused. One of a number from 8000 says
+    /// that they are this node's. Default: none; an interface with
     /// a queueing discipline of its own is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,

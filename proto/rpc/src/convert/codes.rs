@@ -69,7 +69,8 @@ pair!(HoldingError, "error", "must be one of the listed reasons", {
     Root, Role, Both, Port, Workers, Updates, Memory, Switch
 });
 pair!(BandError, "error", "must be one of the listed reasons", {
-    NoBands, OutOfRange, LabelTaken, NoTool, NotPermitted, NoDevice, Foreign, NoDiscipline, Failed
+    NoBands, OutOfRange, LabelTaken, NoTool, NotPermitted, NoDevice, Foreign, NoDiscipline, Failed,
+    NoClass
 });
 pair!(BandPolicy, "policy", "must be FIFO, ONE or ROUND_ROBIN", { Fifo, One, RoundRobin });
 pair!(FrameDrop, "reason", "must be one of the listed reasons", {

@@ -257,8 +257,10 @@ fn events_come_back_as_they_went() {
         BandError::Foreign,
         BandError::NoDiscipline,
         BandError::Failed,
+        BandError::NoClass,
     ] {
         events.push(Event::BandRefused { band: Some(6), error });
+        events.push(Event::BandLost { band: Some(6), error });
     }
     for holding in [Holding::Job, Holding::Row(u16::MAX), Holding::Push] {
         events.push(Event::HoldingInstalled { holding });

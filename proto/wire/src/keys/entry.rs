@@ -21,10 +21,12 @@ impl Parts {
     pub const ADD: Self = Self(2);
     /// Asks for the row. In an answer: the value follows.
     pub const PULL: Self = Self(4);
+    /// Beside PULL: takes the row itself from a process that does not mean to use it.
+    pub const TAKE: Self = Self(8);
 
     /// Every part with its name.
     pub const ALL: &'static [(Self, &'static str)] =
-        &[(Self::SET, "set"), (Self::ADD, "add"), (Self::PULL, "pull")];
+        &[(Self::SET, "set"), (Self::ADD, "add"), (Self::PULL, "pull"), (Self::TAKE, "take")];
 
     /// Both.
     #[must_use]
@@ -42,7 +44,7 @@ impl Parts {
     #[must_use]
     pub const fn value_count(self) -> Option<usize> {
         match self.0 {
-            1..=7 => Some((self.0 & 1) as usize + (self.0 >> 1 & 1) as usize),
+            1..=7 | 12..=15 => Some((self.0 & 1) as usize + (self.0 >> 1 & 1) as usize),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 use weft_wire::keys::RowEpoch;
 
 use super::Seen;
+use super::copies;
 use super::history::{Event, judge};
 use super::node::{FIRST_KEY, Node, read};
 use super::scenario::Scenario;
@@ -73,5 +74,20 @@ fn judge_key(
     if epoch.birth() > RowEpoch::born(1).birth() {
         return Ok(());
     }
-    judge(&sessions, dead, Some(last))
+    if !scenario.is_managed {
+        return judge(&sessions, dead, Some(last));
+    }
+    let place = usize::try_from(key - FIRST_KEY).unwrap_or(0);
+    for (number, events) in sessions.iter().enumerate() {
+        let node = &nodes[number / scenario.sessions];
+        let session = &node.sessions[number % scenario.sessions];
+        let rows = node.rows_of_clocks.iter().map(|rows| &rows[place][..]).collect::<Vec<_>>();
+        copies::judge(number, &session.events_of_clocks(key), &rows, scenario.staleness)?;
+        let added = events.iter().filter(|event| **event == Event::Add).count();
+        let there = last.adds[number] as usize;
+        if !dead(number) && there != added {
+            return Err(format!("session {number} added {added} times, {there} are in the row"));
+        }
+    }
+    Ok(())
 }

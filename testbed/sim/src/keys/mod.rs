@@ -8,8 +8,10 @@
 //! | `world` | the queue, the network, the box and its lives |
 //! | `node` | a process: its engine, its sessions, its checkpoint |
 //! | `history` | whether what the sessions saw is sequentially consistent, key by key |
+//! | `copies` | whether pulls of copies are as new as they must be |
 //! | `judge` | that each row is at one process, that the sums are exact, that all ends |
 
+mod copies;
 pub mod history;
 mod judge;
 mod node;
@@ -55,6 +57,14 @@ pub struct Seen {
     pub passed_on: u64,
     /// Frames that were sent again.
     pub repeats: u64,
+    /// Intents, clocks, copies that came, and operations that ran on copies.
+    pub intents: u64,
+    /// See above.
+    pub clocks: u64,
+    /// See above.
+    pub copies: u64,
+    /// See above.
+    pub copied: u64,
 }
 
 impl Seen {
@@ -77,6 +87,10 @@ impl Seen {
             (&mut self.waits, other.waits),
             (&mut self.passed_on, other.passed_on),
             (&mut self.repeats, other.repeats),
+            (&mut self.intents, other.intents),
+            (&mut self.clocks, other.clocks),
+            (&mut self.copies, other.copies),
+            (&mut self.copied, other.copied),
         ];
         for (sum, count) in sums {
             *sum += count;
@@ -87,11 +101,20 @@ impl Seen {
 /// Runs a seed. `log` prints the scenario and every datagram.
 #[must_use]
 pub fn run(seed: u64, log: bool) -> Report {
-    let scenario = Scenario::new(seed);
+    run_scenario(&Scenario::new(seed), log)
+}
+
+/// Runs a seed with intents, clocks and copies.
+#[must_use]
+pub fn run_managed(seed: u64, log: bool) -> Report {
+    run_scenario(&Scenario::managed(seed), log)
+}
+
+fn run_scenario(scenario: &Scenario, log: bool) -> Report {
     if log {
         println!("{scenario:#?}");
     }
-    world::World::new(&scenario, log).run()
+    world::World::new(scenario, log).run()
 }
 
 #[cfg(test)]
@@ -104,6 +127,8 @@ mod tests {
         for seed in 0..SEEDS {
             let violations = run(seed, false).violations;
             assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
+            let violations = run_managed(seed, false).violations;
+            assert!(violations.is_empty(), "managed seed {seed}: {violations:#?}");
         }
     }
 

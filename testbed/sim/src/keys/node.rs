@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weft_engine::random::SplitMix64;
 use weft_engine::role::keys::{Op, Outbox, OwnStore, Presence, Process, Sink, To};
 use weft_wire::Nanos;
-use weft_wire::keys::Number;
+use weft_wire::keys::{Number, RowEpoch};
 
 use super::Seen;
 use super::history::{Event, Value};
@@ -46,6 +46,8 @@ pub(super) struct Session {
     left: usize,
     /// Per call, in order: its key, what it was, and whether it is done.
     calls: Vec<(u64, Option<Event>, bool)>,
+    /// Per call, the clock of its process.
+    clocks: Vec<u32>,
     next_at: u64,
 }
 
@@ -56,6 +58,10 @@ pub(super) struct Node {
     pub(super) heard: Heard,
     pub(super) sessions: Vec<Session>,
     pub(super) is_crashed: bool,
+    /// When the next clock begins, where clocks pass.
+    pub(super) clock_at: u64,
+    /// Per clock from the second, and per key, what the row had when it began.
+    pub(super) rows_of_clocks: Vec<Vec<Vec<u32>>>,
     /// Cut off from everybody until this time.
     pub(super) cut_off_until: u64,
 }
@@ -67,7 +73,14 @@ impl Session {
     pub(super) fn new(scenario: &Scenario, number: usize) -> Self {
         let mut random = SplitMix64::new(hash(&[scenario.seed, 11, number as u64]));
         let next_at = random.next_u64() % 3_000_000;
-        Self { number, random, left: scenario.operations, calls: Vec::new(), next_at }
+        Self {
+            number,
+            random,
+            left: scenario.operations,
+            calls: Vec::new(),
+            clocks: Vec::new(),
+            next_at,
+        }
     }
 
     /// True when all that it called is done, and it calls nothing more.
@@ -87,6 +100,12 @@ impl Session {
         calls.filter_map(|(_, event, _)| event.clone()).collect()
     }
 
+    /// As before, each with the clock in which it was called.
+    pub(super) fn events_of_clocks(&self, key: u64) -> Vec<(u32, Event)> {
+        let calls = self.calls.iter().zip(&self.clocks).filter(|((of, ..), _)| *of == key);
+        calls.filter_map(|((_, event, _), clock)| event.clone().map(|e| (*clock, e))).collect()
+    }
+
     fn below(&mut self, count: u64) -> u64 {
         self.random.next_u64() % count
     }
@@ -102,7 +121,22 @@ impl Node {
             let open = session.calls.iter().filter(|(.., is_done)| !is_done).count();
             session.left > 0 && open < scenario.open_max
         });
-        can_call.map(|session| session.next_at).min().unwrap_or(u64::MAX)
+        let next_at = can_call.map(|session| session.next_at).min().unwrap_or(u64::MAX);
+        let is_done = self.sessions.iter().all(Session::is_done);
+        let has_clock = scenario.is_managed && !(is_done && self.engine.open_adds() == [0, 0]);
+        if has_clock { next_at.min(self.clock_at) } else { next_at }
+    }
+
+    /// What this process has of a row: its epoch and adds, also while the row is on its way.
+    pub(super) fn row(&mut self, key: u64) -> Option<(RowEpoch, Vec<u32>)> {
+        let held = self
+            .engine
+            .with_row(key, |slot| slot.is_held().then(|| (*slot.epoch, read(slot.value).adds)));
+        let mut row = held.expect("a key of the table");
+        if row.is_none() {
+            self.engine.with_kept(key, |epoch, value, _| row = Some((epoch, read(value).adds)));
+        }
+        row
     }
 
     /// Sessions whose time has come call what they want.
@@ -117,14 +151,34 @@ impl Node {
             let session = &mut self.sessions[place];
             let count = if session.below(4) == 0 { 1 + session.below(4) } else { 1 };
             let kind = choose(scenario, session);
+            if scenario.is_managed && self.sessions[place].below(4) == 0 {
+                self.intend(place, scenario, seen);
+            }
             for _ in 0..count {
                 self.call_one(place, kind, scenario, seen);
             }
             let session = &mut self.sessions[place];
             session.next_at = now.0 + session.below(600_000);
         }
+        if scenario.is_managed && self.clock_at <= now.0 {
+            // Last, so that nothing is called between it and the note of what rows have then.
+            self.engine.advance_clock();
+            seen.clocks += 1;
+            let session = &mut self.sessions[0];
+            self.clock_at = now.0 + 500_000 + session.below(3_000_000);
+        }
         self.engine.flush(now, &mut self.heard);
         self.settle(now, &mut Checkpoint::new());
+    }
+
+    fn intend(&mut self, place: usize, scenario: &Scenario, seen: &mut Seen) {
+        let clock = self.engine.clock();
+        let session = &mut self.sessions[place];
+        let key = FIRST_KEY + session.below(scenario.keys.into());
+        let [wait, span] = [3, 5].map(|count| u32::try_from(session.below(count)).unwrap_or(0));
+        let from = clock + wait;
+        // As with a call: too much may wait.
+        seen.intents += u64::from(self.engine.intend(key, from, from + 1 + span).is_ok());
     }
 
     fn call_one(&mut self, place: usize, kind: usize, scenario: &Scenario, seen: &mut Seen) {
@@ -147,6 +201,7 @@ impl Node {
         };
         let event = if kind == 3 { None } else { event };
         session.calls.push((key, event, false));
+        session.clocks.push(self.engine.clock());
         let result = match kind {
             3 => self.engine.localize(key, call, &mut self.heard),
             _ => self.engine.call(key, op, call, &mut self.heard),
@@ -158,6 +213,7 @@ impl Node {
         } else {
             // Too much waits: called again later.
             self.sessions[place].calls.pop();
+            self.sessions[place].clocks.pop();
         }
     }
 

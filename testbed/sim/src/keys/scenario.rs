@@ -68,6 +68,10 @@ pub struct Scenario {
     pub death: Option<(u8, u64)>,
     /// Where rows are.
     pub mode: Mode,
+    /// Whether processes say what they are about to use, and clocks pass.
+    pub is_managed: bool,
+    /// Clocks that a copy may be older.
+    pub staleness: u32,
     /// Whether processes remember who has a row.
     pub has_cache: bool,
     /// What arrives within so many nanoseconds is taken in one turn; 0: each in its own.
@@ -107,6 +111,7 @@ impl Scenario {
             remote_max: 64,
             transfers_max: 64,
             open_numbers_max: 256,
+            intents_max: 64,
         };
         let small = ProcessLimits {
             active_keys_max: 3,
@@ -115,6 +120,7 @@ impl Scenario {
             remote_max: 1,
             transfers_max: 1,
             open_numbers_max: 2,
+            intents_max: 64,
         };
         let sessions = usize::try_from(1 + below(3)).unwrap_or(1);
         let keys = if is_hot { 1 } else { u32::try_from(1 + below(40)).unwrap_or(1) };
@@ -136,6 +142,8 @@ impl Scenario {
             open_max,
             localize_every,
             mode,
+            is_managed: false,
+            staleness: 1,
             has_cache: below(2) == 0,
             burst_ns: [0, 0, 50_000, 400_000][usize::try_from(below(4)).unwrap_or(0)],
             rates,
@@ -143,6 +151,23 @@ impl Scenario {
             restarts,
             death,
         }
+    }
+
+    /// The scenario of a seed with intents, clocks and copies. There are no sets, which would hide
+    /// adds.
+    #[must_use]
+    pub fn managed(seed: u64) -> Self {
+        let mut random = SplitMix64::new(hash(&[seed, 0x636f_7079]));
+        let mut scenario = Self::new(seed);
+        scenario.is_managed = true;
+        scenario.kind = if scenario.kind == Kind::Sets { Kind::Faults } else { scenario.kind };
+        scenario.staleness = u32::try_from(random.next_u64() % 3).unwrap_or(0);
+        scenario.mode = match random.next_u64() % 4 {
+            0 => Mode::StaleClient,
+            1 => Mode::StaleServer,
+            _ => Mode::Relocation,
+        };
+        scenario
     }
 
     /// Sessions of all processes.

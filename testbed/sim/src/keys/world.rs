@@ -128,6 +128,8 @@ impl<'a> World<'a> {
             self.seen.hops_exceeded += stats.hops_exceeded;
             self.seen.passed_on += stats.passed_on;
             self.seen.repeats += stats.repeats;
+            self.seen.copies += stats.copies;
+            self.seen.copied += stats.copied;
         }
         self.note_home();
         let (fingerprint, seen) = (self.fingerprint, self.seen);
@@ -190,7 +192,11 @@ impl<'a> World<'a> {
                 node.engine.poll(now, &mut node.heard);
             }
             if node.next_call_at(self.scenario) <= now.0 {
+                let clock = node.engine.clock();
                 node.call(now, self.scenario, &mut self.seen);
+                if node.engine.clock() > clock {
+                    self.note_rows(process);
+                }
             }
             self.settle(process);
         }
@@ -204,6 +210,19 @@ impl<'a> World<'a> {
             }
         }
         self.flush();
+    }
+
+    /// Notes what the rows have at the moment in which a clock of a process begins.
+    fn note_rows(&mut self, process: usize) {
+        let mut rows = Vec::new();
+        for key in FIRST_KEY..FIRST_KEY + u64::from(self.scenario.keys) {
+            let mut newest = None;
+            for node in self.nodes.iter_mut().filter(|node| !node.is_crashed) {
+                newest = newest.max(node.row(key));
+            }
+            rows.push(newest.map(|(_, adds)| adds).unwrap_or_default());
+        }
+        self.nodes[process].rows_of_clocks.push(rows);
     }
 
     /// Ends the turns of all.
@@ -357,6 +376,7 @@ fn new_node(scenario: &Scenario, table: &TableConfig, addrs: &[UdpAddr], me: u8)
         processes: addrs,
         mode: scenario.mode,
         has_cache: scenario.has_cache,
+        staleness: scenario.staleness,
         limits: scenario.limits,
         resend_min: Nanos::from_millis(1),
         resend_max: Nanos::from_millis(16),
@@ -368,7 +388,9 @@ fn new_node(scenario: &Scenario, table: &TableConfig, addrs: &[UdpAddr], me: u8)
     let first = usize::from(me) * scenario.sessions;
     let numbers = first..first + scenario.sessions;
     let sessions = numbers.map(|number| Session::new(scenario, number)).collect();
-    Node { engine, heard: Heard::default(), sessions, is_crashed: false, cut_off_until: 0 }
+    let (clock_at, rows_of_clocks) = (0, Vec::new());
+    let heard = Heard::default();
+    Node { engine, heard, sessions, is_crashed: false, clock_at, rows_of_clocks, cut_off_until: 0 }
 }
 
 fn addr(process: u8) -> UdpAddr {

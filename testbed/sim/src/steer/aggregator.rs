@@ -36,6 +36,16 @@ impl World {
         self.push(away_ns, Event::Back(false));
     }
 
+    /// The box may be killed at this moment of a step; true if it is.
+    pub(super) fn may_kill_box(&mut self, step: usize, moment: usize) -> bool {
+        let is_killed = self.is_wild() && self.below(50) == 0;
+        if is_killed {
+            self.seen.killed_at_lease[step][moment] += 1;
+            self.kill_box();
+        }
+        is_killed
+    }
+
     pub(super) fn attach_box(&mut self) {
         if !self.box_.is_up || self.box_.stream.is_some() {
             return;
@@ -88,7 +98,10 @@ impl World {
             HoldingCommand::RemoveLease { .. } => {
                 // Its sessions end with it.
                 let cohort = self.box_.cohort;
-                let uses = |w: &Worker| Some(w.cohort.0) == cohort && w.uses_lease();
+                let uses = |w: &Worker| {
+                    let is_over = Some(w.cohort) <= self.overdue;
+                    Some(w.cohort.0) == cohort && w.uses_lease() && !is_over
+                };
                 if self.workers.values().any(uses) {
                     let problem = "a lease is taken away from workers that use it";
                     self.judge.violations.push(problem.into());
@@ -103,6 +116,12 @@ impl World {
     /// A worker asks for its lease; true if it is there. One that hears there is none gives up.
     pub(super) fn has_lease(&mut self, rank: u8) -> bool {
         let AggregatorBox { is_up, row, is_settled, .. } = self.box_;
+        let is_other =
+            self.workers.get(&rank).is_some_and(|w| self.box_.cohort != Some(w.cohort.0));
+        if is_up && is_settled && (row.is_none() || is_other) && self.may_be_unserved(rank) {
+            self.workers.remove(&rank);
+            return false;
+        }
         if is_up && row.is_none() && is_settled {
             let problem = format!("worker {rank} is told that the box does not serve its lease");
             self.judge.violations.push(problem);
@@ -113,21 +132,47 @@ impl World {
     /// A round that all have begun, whose lease is there, ends.
     pub(super) fn sum(&mut self) {
         let Some(members) = self.box_.row.filter(|_| self.box_.is_up) else { return };
-        let Some(cohort) = self.cohort else { return };
+        // Whoever is left of a cohort that is over is no member of this lease.
+        let Some(cohort) = self.cohort.filter(|it| self.box_.cohort == Some(it.0)) else { return };
         let of_it: Vec<(u8, u64, u64)> = (self.workers.iter())
             .filter(|(_, worker)| worker.cohort == cohort)
             .filter_map(|(rank, worker)| Some((*rank, worker.life, worker.within?)))
             .collect();
         let Some((_, _, round)) = of_it.first().copied() else { return };
-        let is_whole = of_it.len() == usize::from(members)
+        // What those gave that have died since is in the box.
+        let gone = self.dead.values().filter(|dead| dead.gave == Some(round)).count();
+        let is_whole = of_it.len() + gone == usize::from(members)
             && of_it.iter().all(|(_, _, within)| *within == round);
         if !is_whole || round < self.judge.rounds() {
             return;
         }
         self.judge.summed(round, cohort, members);
+        if self.overdue == Some(cohort) {
+            // It began late, and is none that did not come.
+            self.overdue = None;
+        }
         for (rank, life, round) in of_it {
             let after_ns = 10_000 + self.below(MS);
-            self.push(after_ns, Event::Summed(rank, life, round));
+            self.push(after_ns, Event::Summed(rank, life, (round, members)));
         }
+    }
+}
+
+/// Which step of a lease a command is: to remove it, to give a share, to install it.
+pub(super) const fn told_step(command: &HoldingCommand) -> usize {
+    match command {
+        HoldingCommand::RemoveLease { .. } => 0,
+        HoldingCommand::InstallJob(_) => 1,
+        _ => 2,
+    }
+}
+
+/// Which step was done.
+pub(super) const fn answered_step(event: &BoxEvent) -> Option<usize> {
+    match event {
+        BoxEvent::HoldingRemoved { .. } => Some(0),
+        BoxEvent::HoldingInstalled { holding: Holding::Job } => Some(1),
+        BoxEvent::HoldingInstalled { .. } => Some(2),
+        _ => None,
     }
 }

@@ -40,6 +40,7 @@ impl World {
                 placement: Placement::Order,
                 pack_limit: 0.4,
                 begin_timeout_s: 0.6,
+                stop_timeout_s: 0.8,
                 integrity: Integrity::Crc32c,
             }],
             ..Config::default()
@@ -73,6 +74,7 @@ impl World {
                 lost.push(*rank);
             }
         }
+        self.dead.values_mut().for_each(|dead| dead.stream = None);
         for rank in lost {
             let after_ns = 5 * MS + self.below(100) * MS;
             self.push(after_ns, Event::Hello(rank));
@@ -86,9 +88,15 @@ impl World {
         if controller.is_save_urgent()
             && let Some(saved) = controller.poll_saved()
         {
+            // The machine stops before it is on disk, or right behind.
+            let stops = if self.is_wild() { self.below(60) } else { u64::MAX };
+            if stops == 0 {
+                self.seen.killed_at_save[0] += 1;
+                return self.kill_controller();
+            }
             self.saved = saved;
-            // The machine stops right behind it.
-            if self.now_ns < 1200 * MS && self.below(40) == 0 {
+            if stops == 1 {
+                self.seen.killed_at_save[1] += 1;
                 return self.kill_controller();
             }
         }
@@ -128,13 +136,17 @@ impl World {
                     self.workers.values().map(|w| (w.rounds.next(), w.within)).collect();
                 self.judge.stands(boundary, &at);
             }
+            Action::Unpaused { problem, .. } => self.note_given_up(&problem),
             Action::Resized { outcome: Ok(_), .. } => self.seen.resizes += 1,
+            Action::Resized { outcome: Err(problem), .. } if problem.contains("refuses") => {
+                self.seen.reverts += 1;
+            }
             Action::Resized { outcome: Err(problem), .. } if problem.contains("not begun") => {
-                self.seen.overdue += 1;
+                self.note_overdue();
                 let workers = 1 + u16::try_from(self.below(8)).unwrap_or(0);
                 self.push(20 * MS, Event::Word(Word::Resize(workers)));
             }
-            Action::Resized { outcome: Err(_), .. } => self.seen.reverts += 1,
+            Action::Resized { outcome: Err(problem), .. } => self.note_given_up(&problem),
             _ => {}
         }
     }
@@ -173,8 +185,19 @@ impl World {
         let told = match word {
             Word::Pause => controller.pause_job(now_ns, NAME, Steerer::Operator),
             Word::Resume => controller.resume_job(now_ns, NAME, Steerer::Operator),
-            Word::Resize(workers) => controller.resize_job(now_ns, NAME, workers),
+            Word::Resize(workers) => controller.resize_job(now_ns, NAME, workers.into()),
         };
         self.seen.refusals += u64::from(told.is_err());
+        self.note_ending(told.as_ref().err());
+        // Two operators at once: one word of a kind counts.
+        let is_heeded = told.is_ok();
+        let (at_ns, before, was_heeded) =
+            self.said.replace((now_ns, word, is_heeded)).unwrap_or((u64::MAX, word, false));
+        if at_ns == now_ns && core::mem::discriminant(&before) == core::mem::discriminant(&word) {
+            self.seen.races += u64::from(was_heeded != is_heeded);
+            if was_heeded && is_heeded {
+                self.judge.violations.push(format!("{before:?} and {word:?} are both heeded"));
+            }
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! The workers, whoever starts them, and their streams.
 
 use weft_agent::rounds::Step;
-use weft_control::{CohortId, RoundWord};
+use weft_control::{CohortId, Halt, RoundWord};
 use weft_controller_engine::BegunRound;
 use weft_wire::Rank;
 
+use super::loss::Absent;
 use super::worker::{Model, Worker};
 use super::world::{Down, Event, JOB, MS, Up, World};
 
@@ -17,12 +18,9 @@ impl World {
             return;
         }
         if self.wanted.0 != Some(cohort) {
-            // Whoever starts workers may have gone too.
-            let is_forgotten = cohort.0 > 0 && self.below(8) == 0;
-            self.wanted = (Some(cohort), is_forgotten);
-            self.seen.forgotten += u64::from(is_forgotten);
+            self.wanted = (Some(cohort), self.who_is_absent(cohort, status.workers));
         }
-        if self.wanted.1 {
+        if self.wanted.1 == Absent::All {
             return;
         }
         let model = match (cohort.0, self.disk) {
@@ -39,7 +37,11 @@ impl World {
             self.judge.violations.push(format!("a cohort begins at {kept}, after {done} rounds"));
         }
         self.cohort = Some(cohort);
+        self.forget_dead();
         for rank in 0..u8::try_from(status.workers).unwrap_or(u8::MAX) {
+            if self.wanted.1 == Absent::One(rank) {
+                continue;
+            }
             let life = 1 + self.random.next_u64() / 2;
             self.workers.insert(rank, Worker::new(cohort, life, model));
             let after_ns = self.below(20) * MS;
@@ -73,7 +75,8 @@ impl World {
     }
 
     pub(super) fn hear_worker(&mut self, rank: u8, stream: u64, up: Up) {
-        let is_current = self.workers.get(&rank).is_some_and(|w| w.stream == Some(stream));
+        let is_current = self.workers.get(&rank).is_some_and(|w| w.stream == Some(stream))
+            || self.dead.get(&rank).is_some_and(|dead| dead.stream == Some(stream));
         let id = Rank::new(rank).expect("few workers");
         let (now_ns, is_gone) = (self.now_ns, !self.workers.contains_key(&rank));
         let Some(controller) = &mut self.controller else { return };
@@ -141,8 +144,15 @@ impl World {
         // Within a round from its beginning until its sum is in the model.
         let is_between = worker.rounds.next() == worker.model.rounds;
         if let Some(position) = worker.rounds.poll_position(is_between) {
+            let is_left = position.halt == Halt::Left;
+            if is_left && self.may_kill_worker(rank, 1) {
+                return;
+            }
             let up = Event::FromWorker(rank, stream, Up::Position(position));
             self.send((true, stream), up);
+            if is_left {
+                self.may_kill_worker(rank, 2);
+            }
         }
     }
 
@@ -171,7 +181,12 @@ impl World {
             Step::Wait => self.push(2 * MS, Event::Ask(rank, life)),
             Step::Keep => {
                 worker.is_keeping = true;
-                let after_ns = if rank == 0 { MS + self.below(10 * MS) } else { 1 };
+                let mut after_ns = if rank == 0 { MS + self.below(10 * MS) } else { 1 };
+                if rank == 0 && self.below(30) == 0 {
+                    // Longer than a stop may take.
+                    self.seen.slow_keeps += 1;
+                    after_ns += 1000 * MS;
+                }
                 self.push(after_ns, Event::Kept(rank, life));
             }
             Step::End => {
@@ -197,14 +212,13 @@ impl World {
         self.push(1, Event::Ask(rank, life));
     }
 
-    pub(super) fn take_sum(&mut self, rank: u8, life: u64, round: u64) {
-        let members = self.workers.values().filter(|w| Some(w.cohort) == self.cohort).count();
+    pub(super) fn take_sum(&mut self, rank: u8, life: u64, (round, members): (u64, u16)) {
         let Some(worker) = self.workers.get_mut(&rank).filter(|w| w.life == life) else { return };
         if worker.within != Some(round) {
             return;
         }
         worker.within = None;
-        worker.model = worker.model.after(round, u16::try_from(members).unwrap_or(u16::MAX));
+        worker.model = worker.model.after(round, members);
         let model = worker.model;
         self.judge.check("a worker", model);
         self.report(rank);

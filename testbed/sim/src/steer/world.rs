@@ -13,7 +13,9 @@ use weft_engine::random::SplitMix64;
 use weft_wire::JobId;
 
 use super::aggregator::AggregatorBox;
+use super::aggregator::{answered_step, told_step};
 use super::judge::Judge;
+use super::loss::{Absent, Dead, Dies};
 use super::worker::{Model, Worker};
 use super::{Report, Seen};
 
@@ -38,13 +40,16 @@ pub(super) enum Event {
     Connect(u8, u64),
     Computed(u8, u64),
     AskBox(u8, u64, u64),
-    Summed(u8, u64, u64),
+    Summed(u8, u64, (u64, u16)),
     Kept(u8, u64),
     Ask(u8, u64),
     Timer,
     Runner,
     Word(Word),
     Kill(bool),
+    KillWorker,
+    /// Whoever asks for the job while one of its workers is lost asks again.
+    Press(u64),
     Back(bool),
 }
 
@@ -81,8 +86,18 @@ pub(super) struct World {
     pub(super) box_: AggregatorBox,
     pub(super) workers: BTreeMap<u8, Worker>,
     pub(super) cohort: Option<CohortId>,
-    /// The last cohort that workers were wanted for, and whether nobody starts them.
-    pub(super) wanted: (Option<CohortId>, bool),
+    /// The last cohort that workers were wanted for, and who does not come of it.
+    pub(super) wanted: (Option<CohortId>, Absent),
+    /// Workers that were killed, of the cohort that there is.
+    pub(super) dead: BTreeMap<u8, Dead>,
+    /// One of them is to die while it leaves.
+    pub(super) dies: Dies,
+    /// The last cohort that did not begin in time.
+    pub(super) overdue: Option<CohortId>,
+    /// Whoever asked has heard that the job has lost a worker; it does not go on.
+    pub(super) is_lost: bool,
+    /// The last word, when it was said, and whether it was heeded.
+    pub(super) said: Option<(u64, Word, bool)>,
     pub(super) disk: Option<Model>,
     /// When the last message of each stream arrives: streams are in order.
     pub(super) last_ns: BTreeMap<(bool, u64), u64>,
@@ -111,7 +126,12 @@ impl World {
             box_: AggregatorBox { is_up: true, life: 1, ..AggregatorBox::default() },
             workers: BTreeMap::new(),
             cohort: None,
-            wanted: (None, false),
+            wanted: (None, Absent::Nobody),
+            dead: BTreeMap::new(),
+            dies: Dies::Never,
+            overdue: None,
+            is_lost: false,
+            said: None,
             disk: None,
             last_ns: BTreeMap::new(),
             rounds: 0,
@@ -139,7 +159,16 @@ impl World {
         let words = 4 + self.below(6);
         for _ in 0..words {
             let at_ns = self.below(1000) * MS + self.below(MS);
-            match self.below(7) {
+            match self.below(8) {
+                7 => {
+                    // Two operators at the same instant.
+                    let widths = [0; 2].map(|_| 1 + u16::try_from(self.below(8)).unwrap_or(0));
+                    let is_pause = self.below(2) == 0;
+                    for workers in widths {
+                        let word = if is_pause { Word::Pause } else { Word::Resize(workers) };
+                        self.push(at_ns, Event::Word(word));
+                    }
+                }
                 0 | 1 => self.script_pause(at_ns),
                 2 => self.push(at_ns, Event::Word(Word::Resume)),
                 3 => {
@@ -162,6 +191,7 @@ impl World {
                 self.push(at_ns, Event::Kill(is_controller));
             }
         }
+        self.script_loss();
         // A pause that is left is ended, so that the job can.
         for at_ns in [1400 * MS, 6000 * MS] {
             self.push(at_ns, Event::Word(Word::Resume));
@@ -176,6 +206,11 @@ impl World {
             let until_ns = at_ns + self.below(120) * MS;
             self.push(until_ns, Event::Word(Word::Resume));
         }
+    }
+
+    /// Whether things still die.
+    pub(super) const fn is_wild(&self) -> bool {
+        self.now_ns < 1200 * MS
     }
 
     pub(super) fn below(&mut self, limit: u64) -> u64 {
@@ -235,8 +270,9 @@ impl World {
     }
 
     fn is_over(&self) -> bool {
-        self.judge.rounds() >= self.rounds
-            && self.workers.values().all(|worker| worker.model.rounds >= self.rounds)
+        self.is_lost
+            || self.judge.rounds() >= self.rounds
+                && self.workers.values().all(|worker| worker.model.rounds >= self.rounds)
     }
 
     pub(super) fn status(&self) -> Option<ReduceStatus> {
@@ -264,19 +300,30 @@ impl World {
             }
             Event::Kill(true) => self.kill_controller(),
             Event::Kill(false) => self.kill_box(),
+            Event::KillWorker => self.kill_any_worker(),
+            Event::Press(count) => self.press(count),
             Event::BoxHello => self.attach_box(),
             Event::FromBox(stream, event) => {
                 if self.box_.stream == Some(stream)
                     && let Some(controller) = &mut self.controller
                 {
                     let _ = controller.handle_event(self.now_ns, self.node, JOB, &event);
+                    if let Some(step) = answered_step(&event) {
+                        self.may_kill_box(step, 2);
+                    }
                 }
             }
             Event::ToBox(stream, command) => {
-                if self.box_.stream == Some(stream) && self.box_.is_up {
+                let step = told_step(&command);
+                if self.box_.stream == Some(stream)
+                    && self.box_.is_up
+                    && !self.may_kill_box(step, 0)
+                {
                     let event = self.obey(&command);
-                    self.send((true, stream), Event::FromBox(stream, event));
-                    self.sum();
+                    if !self.may_kill_box(step, 1) {
+                        self.send((true, stream), Event::FromBox(stream, event));
+                        self.sum();
+                    }
                 }
             }
             Event::Settled(stream) => {
@@ -296,7 +343,7 @@ impl World {
                     self.sum();
                 }
             }
-            Event::Summed(rank, life, round) => self.take_sum(rank, life, round),
+            Event::Summed(rank, life, sum) => self.take_sum(rank, life, sum),
             Event::Kept(rank, life) => self.kept(rank, life),
             Event::Runner => self.look_for_work(),
             Event::Word(word) => self.say(word),

@@ -71,7 +71,7 @@ impl FactorisationPlan {
         let mut config = box_config(HOME, Io::Udp, home, scenario.lab.mtu, "lo");
         config.keys.push(KeysSection {
             death_timeout_ms: DEATH_TIMEOUT_MS,
-            ..KeysSection::new(JOB, section.rank, section.key_count(), processes.clone())
+            ..KeysSection::new(JOB, section.row_len(), section.key_count(), processes.clone())
         });
         let of = |node| ProcessPlan {
             node,
@@ -100,11 +100,12 @@ impl ProcessPlan {
             self.home,
             self.processes.clone(),
             self.node,
-            section.rank,
+            section.row_len(),
             section.key_count(),
         )
         .job(JOB)
-        .mode(section.mode.mode());
+        .mode(section.mode.mode())
+        .staleness(section.staleness);
         config.mtu = u16::try_from(self.scenario.lab.mtu).unwrap_or(u16::MAX);
         config
     }

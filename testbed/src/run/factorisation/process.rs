@@ -18,6 +18,7 @@ use super::message::{ProcessMessage, TableSummary};
 use super::plan::ProcessPlan;
 use crate::run::worker::fault_config;
 use crate::run::{monotonic_ns, process_cpu_ns};
+use crate::scenario::{ModeWord, ModelWord};
 use crate::workload::factorisation::Matrix;
 
 /// Runs a process to its end; the last message is `Done` or `Failed`. Each line of `opened` opens a
@@ -31,7 +32,7 @@ pub fn run(
     match carry_out(plan, directory, opened, say) {
         Ok(summary) => say(ProcessMessage::Done(Box::new(summary))),
         Err(error) => {
-            let error = format!("{error:#}");
+            let error = weft_process::say::chain(error.as_ref());
             say(ProcessMessage::Failed { at_ns: monotonic_ns(), error });
         }
     }
@@ -131,6 +132,12 @@ impl Work<'_> {
                 (self.say)(ProcessMessage::Epoch { epoch, took_ns });
             }
         }
+        if section.mode.has_copies() {
+            // Until no copy is as old as the last step.
+            for _ in 0..=section.staleness {
+                self.pass()?;
+            }
+        }
         if worker == 0 {
             self.keep_factors(directory)?;
         }
@@ -139,7 +146,16 @@ impl Work<'_> {
     }
 
     fn pass(&self) -> Result<(), Why> {
-        Ok(self.gate.pass(|gate| (self.say)(ProcessMessage::Arrived { gate }))?)
+        let mut clock = Ok(0);
+        self.gate.pass(|gate| {
+            // All threads of this process have done their step.
+            if self.plan.scenario.factorisation.mode.has_copies() {
+                clock = self.keys.advance_clock();
+            }
+            (self.say)(ProcessMessage::Arrived { gate });
+        })?;
+        clock?;
+        Ok(())
     }
 
     /// This thread's share of the keys that are here at first.
@@ -157,18 +173,37 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Has the columns come, and goes through the entries.
+    /// Has the factors come that others have worked on, and goes through the entries.
     fn step(&self, worker: u32, step: u32) -> Result<(), Why> {
-        let rank = usize::from(self.plan.scenario.factorisation.rank);
-        let (mut factors, mut change) = (vec![0.0; 2 * rank], vec![0.0; 2 * rank]);
-        for columns in self.matrix.columns_of(worker, step).chunks(KEYS_OF_CALL) {
-            self.keys.localize(columns)?;
+        let section = &self.plan.scenario.factorisation;
+        let now = self.matrix.keys_of(worker, step);
+        let next = self.matrix.keys_of(worker, step + 1);
+        let mut coming = Vec::new();
+        if section.mode == ModeWord::Managed {
+            let clock = self.keys.clock();
+            for (keys, clock) in [(&now, clock), (&next, clock + 1)] {
+                self.keys.intend(keys, clock, clock + 1)?;
+            }
+        } else if section.model == ModelWord::Matrix || step == 0 {
+            now.chunks(KEYS_OF_CALL).try_for_each(|keys| self.keys.localize(keys))?;
         }
+        if section.mode == ModeWord::Relocation && section.model != ModelWord::Matrix {
+            // While this step's entries are gone through.
+            for keys in next.chunks(KEYS_OF_CALL) {
+                coming.push(self.keys.start_localize(keys)?);
+            }
+        }
+        let (mut factors, mut change) = (Vec::new(), Vec::new());
         for entry in self.matrix.entries(worker, step) {
-            let keys = [self.matrix.row_key(entry.row), self.matrix.column_key(entry.column)];
+            let keys = self.matrix.keys(entry);
+            factors.resize(keys.len() * usize::from(section.row_len()), 0.0);
+            change.resize(factors.len(), 0.0);
             self.keys.pull(&keys, &mut factors)?;
-            self.matrix.descend(entry.value, factors.split_at(rank), &mut change);
+            self.matrix.descend(entry.value, &factors, &mut change);
             self.keys.push(&keys, &change)?;
+        }
+        for ticket in coming {
+            ticket.wait()?;
         }
         Ok(())
     }
@@ -179,7 +214,7 @@ impl Work<'_> {
         let keys: Vec<u64> = (0..section.key_count().into()).collect();
         let mut octets = Vec::new();
         for keys in keys.chunks(KEYS_OF_CALL) {
-            let mut factors = vec![0.0; keys.len() * usize::from(section.rank)];
+            let mut factors = vec![0.0; keys.len() * usize::from(section.row_len())];
             self.keys.pull(keys, &mut factors)?;
             octets.extend(factors.iter().flat_map(|element: &f32| element.to_le_bytes()));
         }

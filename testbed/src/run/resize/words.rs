@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weft_process::say::chain;
 use weft_rpc::v1;
 
 use super::plan::JOB;
@@ -91,16 +92,6 @@ fn say_once(
         }
     }
     operator.resize(JOB, workers.into()).map(Word::Resized).map_err(failed)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }
 
 /// How often it is looked what a word comes to.

@@ -15,6 +15,7 @@ pub fn row(job: &JobPlan, seen: &JobSeen, proof: Option<&Proof>, outcome: &RunOu
         Some(Proof::Push(proof)) => barrier_waits(&job.scenario, observed, proof),
         _ => Default::default(),
     };
+    let measured = |value: f64| (waits.count > 0).then_some(value);
     JobRow {
         job: job.name.clone(),
         verdict: outcome.verdict,
@@ -23,10 +24,10 @@ pub fn row(job: &JobPlan, seen: &JobSeen, proof: Option<&Proof>, outcome: &RunOu
         jct_s: (seen.waited_ns + completion_ns(observed, proof)) as f64 / 1e9,
         predicted_jct_s: None,
         rounds: outcome.rounds,
-        barrier_wait_mean_ms: waits.mean_ns / 1e6,
+        barrier_wait_mean_ms: measured(waits.mean_ns / 1e6),
         predicted_barrier_wait_mean_ms: None,
-        barrier_wait_p99_ms: waits.p99_ns as f64 / 1e6,
-        barrier_wait_variance_ms2: waits.variance_ns2 / 1e12,
+        barrier_wait_p99_ms: measured(waits.p99_ns as f64 / 1e6),
+        barrier_wait_variance_ms2: measured(waits.variance_ns2 / 1e12),
         barrier_waits: waits.count,
         band_changes: seen.band_changes,
         model_identical: outcome.model_identical,

@@ -45,8 +45,8 @@ pub(super) fn steering_of(text: &str, job: u16, name: &str, begun_ns: u64) -> Ve
 }
 
 /// Events of who steers jobs.
-const STEERING: [&str; 5] =
-    ["band_set", "band_refused", "job_state", "job_unpaused", "job_resized"];
+const STEERING: [&str; 6] =
+    ["band_set", "band_lost", "band_refused", "job_state", "job_unpaused", "job_resized"];
 
 /// The name that a job has for a host's box; `None` where it has none there.
 pub(super) fn name_at<'a>(job: &'a JobPlan, host: &'a str) -> Option<&'a str> {

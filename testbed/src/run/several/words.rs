@@ -112,7 +112,7 @@ fn is_seen(status: &v1::StatusReply, word: &WordOfJobs) -> bool {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is an error's end")]
 fn text(error: OperatorError) -> String {
-    error.to_string()
+    weft_process::say::chain(&error)
 }
 
 /// How often the status is read.

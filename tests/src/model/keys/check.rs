@@ -1,7 +1,8 @@
 //! What must hold in every state of a table, and which frames no longer matter.
 
 use super::history::History;
-use super::message::{Frame, Kept, Message, To, Value, op_name};
+use super::message::{Frame, Kept, Message, To, Value, op_name, ops_of};
+use super::process::Kind;
 use super::tables::{Met, Receiver};
 use super::world::State;
 use super::{Keys, Rules};
@@ -85,10 +86,49 @@ impl<const K: usize> Keys<K> {
         if !is_anywhere && (nobody_died || is_settled) {
             return Some(format!("k{key} is lost"));
         }
+        if let Some(broken) = self.broken_copy(met, state, key) {
+            return Some(broken);
+        }
         let history = state.history(met, key);
         let judged = met.judged.entry(history);
         let is_consistent = *judged.or_insert_with(|| history.is_consistent());
         (!is_consistent).then(|| format!("k{key} is not consistent: {}", history.text()))
+    }
+}
+
+impl<const K: usize> Keys<K> {
+    /// What the pulls of copies must have: the own pushes, all that an earlier pull had, and what
+    /// the bound says. A restore goes back before what copies have seen; a set would hide pushes.
+    fn broken_copy(&self, met: &Met<K>, state: &State<K>, key: usize) -> Option<String> {
+        if self.intents.count == 0 || self.sets.count > 0 || !state.restores[key].is_empty() {
+            return None;
+        }
+        state.living(met).find_map(|(rank, process)| {
+            let (mut own, mut seen) = (0, 0);
+            let ops = &process.keys[key].ops;
+            ops.iter().zip(ops_of(rank)).find_map(|(item, (_, op))| {
+                let name = op_name(op);
+                if item.kind != Kind::Pull {
+                    own |= 1 << op;
+                    return None;
+                }
+                let pushes = item.result.pushes();
+                if item.answered == 0 {
+                    return None;
+                }
+                if item.is_copy && own & !pushes != 0 {
+                    return Some(format!("{name} pulls a copy of k{key} without an own push"));
+                }
+                if item.is_late {
+                    return Some(format!("{name} pulls a copy of k{key} that is too old"));
+                }
+                if seen & !pushes != 0 {
+                    return Some(format!("{name} pulls an older k{key} than before"));
+                }
+                seen |= pushes;
+                None
+            })
+        })
     }
 }
 
@@ -101,6 +141,10 @@ impl<const K: usize> State<K> {
                 op.answered = 0;
                 op.result = Value::default();
             }
+        }
+        // Copies have their own rules.
+        for op in ops.iter_mut().flat_map(|ops| ops.as_mut_slice()).filter(|op| op.is_copy) {
+            (op.answered, op.result) = (0, Value::default());
         }
         let mut last = None;
         if self.is_done(met) {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::list::List;
+use super::process::Kind;
 
 /// Processes of a model; those that a model does not want are dead from the start.
 pub const PROCESS_COUNT: usize = 3;
@@ -73,6 +74,15 @@ impl Value {
         Self(u32::try_from(op + 1).expect("few operations") << Self::SET_SHIFT)
     }
 
+    /// Runs an operation on it.
+    pub(super) fn run(&mut self, kind: Kind, op: usize) {
+        match kind {
+            Kind::Set => *self = Self::set(op),
+            Kind::Push => self.add(op),
+            Kind::Pull => {}
+        }
+    }
+
     /// Adds the push `op` once more; beyond three its count stays.
     pub(super) fn add(&mut self, op: usize) {
         if self.count(op) < 3 {
@@ -82,6 +92,12 @@ impl Value {
 
     pub(super) const fn count(self, op: usize) -> u32 {
         self.0 >> (2 * op) & 3
+    }
+
+    /// The pushes that it has, as a bitmap.
+    pub(super) fn pushes(self) -> u16 {
+        let has = |op: &usize| self.count(*op) > 0;
+        (0..PROCESS_COUNT * OP_COUNT_MAX).filter(has).fold(0, |pushes, op| pushes | 1 << op)
     }
 
     /// Returns a push that is in twice.
@@ -124,6 +140,8 @@ pub struct Access {
     pub adds: u8,
     #[expect(missing_docs, reason = "as above")]
     pub pulls: u8,
+    /// Whether it takes the row itself from one who does not intend to use it.
+    pub take: bool,
 }
 
 impl Access {
@@ -342,7 +360,8 @@ impl fmt::Display for Message {
         let key = self.key;
         match self.frame {
             Frame::Access { to, from, access, .. } => {
-                write!(f, "{to} gets p{from}'s access {} to k{key}", access.number)
+                let name = if access.take { "take" } else { "access" };
+                write!(f, "{to} gets p{from}'s {name} {} to k{key}", access.number)
             }
             Frame::Answer { to, from, number, value, .. } => {
                 write!(f, "p{to} gets the answer to {number} for k{key} from p{from}: {value}")

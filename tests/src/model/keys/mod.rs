@@ -92,6 +92,18 @@ pub enum Rules {
     CheckpointWithoutNumbers,
     /// What is open is told as one number for all directories.
     OneLow,
+    /// A take that the holder does not grant is not entered in the row.
+    RefusalNotEntered,
+    /// A process takes a row for its localize alone, not for an access that takes.
+    TakeForgotten,
+    /// A copy is what the answer brings, without the own operations that are not in it.
+    CopyWithoutOwn,
+    /// A copy is read while earlier pulls wait for an answer.
+    CopyPastPulls,
+    /// A copy is as new as the clock at which it comes.
+    CopyOfArrival,
+    /// A copy is read when the key is not meant to be used any more.
+    CopyOutlivesIntent,
     /// A claim of one key counts as a claim of its directory's whole range.
     PartIsWhole,
 }
@@ -118,6 +130,12 @@ pub struct Keys<const K: usize> {
     pub pulls: Budget,
     /// Calls of localize, on any key.
     pub localizes: Budget,
+    /// How often a process says that it is about to use the keys, and that a clock of it begins.
+    pub intents: Budget,
+    #[expect(missing_docs, reason = "as above")]
+    pub clocks: Budget,
+    /// Clocks that a copy may be older than the one in which it is read.
+    pub staleness: u8,
     /// Calls that name all keys at once.
     pub batches: bool,
     /// Boxes: one, or one for each key.
@@ -153,6 +171,12 @@ pub enum Action {
     Localize(u8, u8),
     /// A process calls localize for all keys.
     LocalizeAll(u8),
+    /// A process says that it is about to use a key.
+    Intent(u8, u8),
+    /// It does not mean to use it any more.
+    EndIntent(u8, u8),
+    /// A clock of a process begins.
+    Clock(u8),
     /// A process waits for a row no longer.
     GiveUp(u8, u8),
     /// A frame arrives.
@@ -201,6 +225,9 @@ impl fmt::Display for Action {
             Self::CallAll(process, kind) => write!(f, "p{process} calls {kind} on all keys"),
             Self::Localize(process, key) => write!(f, "p{process} calls localize on k{key}"),
             Self::LocalizeAll(process) => write!(f, "p{process} calls localize on all keys"),
+            Self::Intent(process, key) => write!(f, "p{process} means to use k{key}"),
+            Self::EndIntent(process, key) => write!(f, "p{process} means to use k{key} no more"),
+            Self::Clock(process) => write!(f, "a clock of p{process} begins"),
             Self::GiveUp(process, key) => write!(f, "p{process} gives its localize of k{key} up"),
             Self::Arrives(message) => write!(f, "{message}"),
             Self::AckedOnly(message) => write!(f, "{message}, which it does not store yet"),

@@ -41,7 +41,11 @@ impl<const K: usize> Turn<'_, K> {
         self.learn_low(from, low);
         let local = *self.local();
         if local.row.epoch.is_some() {
-            self.serve(from, access);
+            if access.take && self.may_take(from, access.number) {
+                self.give(from, access.number);
+            } else {
+                self.serve(from, access);
+            }
         } else if self.rules() == Rules::KeptCopyServes
             && !local.kept.is_empty()
             && access.sets | access.adds == 0
@@ -53,6 +57,20 @@ impl<const K: usize> Turn<'_, K> {
             let to = self.onward();
             self.send(Frame::Access { to, from, access, low });
         }
+    }
+
+    /// Whether the row itself may go to one who intends to use it: the holder does not, and the
+    /// access is new here.
+    fn may_take(&mut self, from: u8, number: Number) -> bool {
+        let floor = self.floors()[usize::from(from)];
+        let Local { row, kept, has_intent, .. } = *self.local();
+        let is_new = number > row.last[usize::from(from)] && number >= floor;
+        let has_room = kept.len() < self.model.kept_count_max;
+        !has_intent
+            && is_new
+            && !self.refuses_life(number, row.epoch)
+            && has_room
+            && from != self.me
     }
 
     /// Queues the access of another process until the row is here: its newest.
@@ -99,10 +117,13 @@ impl<const K: usize> Turn<'_, K> {
             self.send(Frame::Stale { to: from, number });
             return;
         }
+        let is_refusal_free = self.rules() == Rules::RefusalNotEntered;
         if is_new {
             let row = &mut self.local().row;
             access.apply(from, &mut row.value);
-            row.last[place] = number;
+            if !(access.take && access.sets | access.adds == 0 && is_refusal_free) {
+                row.last[place] = number;
+            }
         }
         let row = self.local().row;
         self.answer(from, number, row);
@@ -197,7 +218,10 @@ impl<const K: usize> Turn<'_, K> {
         }
         let localize = self.local().localize;
         let any_number = self.rules() == Rules::LocalizeWithoutNumber;
-        if localize.is_some() && (localize == kept.localize || any_number) {
+        let takes = |flight: &Access| flight.take && flight.number == kept.localize;
+        let is_taken =
+            self.local().flights.iter().any(takes) && self.rules() != Rules::TakeForgotten;
+        if is_taken || localize.is_some() && (localize == kept.localize || any_number) {
             self.install(kept.row, kept.floors);
         }
         self.acknowledge(from, kept.row.epoch);
@@ -252,6 +276,7 @@ impl<const K: usize> Turn<'_, K> {
             *mine = theirs.max(*mine);
         }
         self.local().row = row;
+        (self.local().copy, self.local().wants_copy) = (None, false);
         self.prune();
         if self.rules() == Rules::QueueBeforeFlight {
             self.run_queue();

@@ -39,6 +39,26 @@ pub struct Local {
     pub(super) restored: u8,
     /// What it last claimed in this life.
     pub(super) claim: Claim,
+    /// Whether it intends to use the key, and what it has of it then.
+    pub(super) has_intent: bool,
+    pub(super) copy: Option<Copy>,
+    /// Whether the copy is to be made new, and the clock at which the access in flight was sent.
+    pub(super) wants_copy: bool,
+    pub(super) sent_at: u8,
+    pub(super) clock: u8,
+    /// Ghost: the pushes that were answered when each clock began, as a bitmap.
+    pub(super) answered: [u16; CLOCK_COUNT],
+}
+
+/// Clocks of a model: of the start, and those that follow.
+pub(super) const CLOCK_COUNT: usize = 3;
+
+/// A row as it was at its owner, with the own operations since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Copy {
+    pub(super) value: Value,
+    /// The clock at which it was asked for.
+    pub(super) clock: u8,
 }
 
 /// One operation.
@@ -49,6 +69,9 @@ pub struct Op {
     pub(super) answered: u8,
     /// What a pull brought.
     pub(super) result: Value,
+    /// Whether that was a copy under an intent, and one that is older than the bound.
+    pub(super) is_copy: bool,
+    pub(super) is_late: bool,
 }
 
 impl Op {
@@ -131,6 +154,7 @@ impl Local {
     pub(super) fn is_idle(&self) -> bool {
         self.ops.iter().all(|op| op.answered > 0)
             && !self.localize.is_some()
+            && self.flights.is_empty()
             && self.kept.is_empty()
     }
 }

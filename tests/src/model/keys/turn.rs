@@ -1,7 +1,7 @@
 //! One step of a process under the key's lock: what it does with its own operations.
 
 use super::message::{Access, Frame, Message, Number, PROCESS_COUNT, To, Value, ops_of};
-use super::process::{Kind, Local, Op, Process};
+use super::process::{Copy, Kind, Local, Op, Process};
 use super::{Keys, Rules};
 
 /// One step of process `me` at `key`.
@@ -53,8 +53,99 @@ impl<'a, const K: usize> Turn<'a, K> {
         self.local().ops.push(Op { kind, ..Op::default() });
         if self.local().row.epoch.is_some() {
             self.run_queue();
-        } else {
+            return;
+        }
+        let place = self.local().ops.len() - 1;
+        if kind == Kind::Pull && self.copy_is_good() {
+            self.read_copy(place);
+            return;
+        }
+        if let (Some(mut copy), Some((_, op))) = (self.local().copy, ops_of(self.me).nth(place)) {
+            copy.value.run(kind, op);
+            self.local().copy = Some(copy);
+        }
+        self.launch();
+    }
+
+    /// Whether a pull may have the copy: while the key is meant to be used, and within the bound.
+    fn copy_is_good(&mut self) -> bool {
+        let (rules, staleness) = (self.rules(), self.model.staleness);
+        let Local { copy, clock, has_intent, .. } = *self.local();
+        let is_meant = has_intent || rules == Rules::CopyOutlivesIntent;
+        is_meant && copy.is_some_and(|copy| copy.clock + staleness >= clock)
+    }
+
+    fn read_copy(&mut self, place: usize) {
+        let staleness = self.model.staleness;
+        let local = self.local();
+        let value = local.copy.unwrap_or_default().value;
+        let owed = local.clock.checked_sub(staleness);
+        let owed = owed.map_or(0, |clock| local.answered[usize::from(clock)]);
+        let is_copy = local.has_intent;
+        let op = &mut local.ops.as_mut_slice()[place];
+        (op.answered, op.result, op.is_copy) = (local.life.max(1), value, is_copy);
+        op.is_late = owed & !value.pushes() != 0;
+    }
+
+    /// The application says that it is about to use the key.
+    pub(super) fn begin_intent(&mut self) {
+        self.local().has_intent = true;
+        self.want_copy();
+    }
+
+    pub(super) fn end_intent(&mut self) {
+        let rules = self.rules();
+        let local = self.local();
+        (local.has_intent, local.wants_copy) = (false, false);
+        if rules != Rules::CopyOutlivesIntent {
+            local.copy = None;
+        }
+    }
+
+    /// A clock begins, when these pushes are answered: a copy that would be too old in the next one
+    /// is made new.
+    pub(super) fn begin_clock(&mut self, answered: u16) {
+        let staleness = self.model.staleness;
+        let local = self.local();
+        local.clock += 1;
+        local.answered[usize::from(local.clock)] = answered;
+        let is_old = local.copy.is_none_or(|copy| copy.clock + staleness <= local.clock);
+        if local.has_intent && is_old {
+            self.want_copy();
+        }
+    }
+
+    fn want_copy(&mut self) {
+        if !self.local().row.epoch.is_some() {
+            self.local().wants_copy = true;
             self.launch();
+        }
+    }
+
+    /// The copy is what the answer brings, with the own operations that are not in it. Pulls that
+    /// wait have it before any that is called later.
+    fn renew_copy(&mut self, value: Value, done: Access) {
+        let (me, rules) = (self.me, self.rules());
+        let local = self.local();
+        if !local.has_intent {
+            return;
+        }
+        let clock = if rules == Rules::CopyOfArrival { local.clock } else { local.sent_at };
+        let mut copy = Copy { value, clock };
+        local.copy = Some(copy);
+        for (index, op) in ops_of(me).take(self.local().ops.len()) {
+            let item = self.local().ops.as_slice()[index];
+            if item.answered > 0 || done.contains(index) {
+                continue;
+            }
+            if item.kind != Kind::Pull && rules != Rules::CopyWithoutOwn {
+                copy.value.run(item.kind, op);
+                self.local().copy = Some(copy);
+            }
+            let may_wait_no_longer = rules != Rules::CopyPastPulls && self.copy_is_good();
+            if item.kind == Kind::Pull && may_wait_no_longer {
+                self.read_copy(index);
+            }
         }
     }
 
@@ -88,10 +179,13 @@ impl<'a, const K: usize> Turn<'a, K> {
     pub(super) fn launch_one(&mut self) -> bool {
         let local = *self.local();
         let mut access = self.next_access();
-        if local.row.epoch.is_some() || access == Access::default() {
+        let wants_copy = local.wants_copy && local.has_intent;
+        if local.row.epoch.is_some() || access == Access::default() && !wants_copy {
             return false;
         }
+        access.take = local.has_intent;
         access.number = self.new_number();
+        (self.local().wants_copy, self.local().sent_at) = (false, local.clock);
         self.local().flights.push(access);
         let to = To::Box { life: local.life, repeat: false };
         let low = self.process.low(self.model, self.key);
@@ -192,6 +286,9 @@ impl<'a, const K: usize> Turn<'a, K> {
         let flights = self.local().flights;
         let flight = flights.iter().find(|flight| flight.number == number);
         if let Some(&flight) = flight.filter(|_| !self.is_fenced(from)) {
+            if flight.take {
+                self.renew_copy(value, flight);
+            }
             self.complete(flight, value, lineage);
             self.launch();
         }
@@ -200,7 +297,8 @@ impl<'a, const K: usize> Turn<'a, K> {
     /// The access returns to the head of the queue; the localize gets a new number.
     pub(super) fn on_stale(&mut self, number: Number) {
         let flights = self.local().flights;
-        if flights.iter().any(|flight| flight.number == number) {
+        if let Some(flight) = flights.iter().find(|flight| flight.number == number) {
+            self.local().wants_copy |= flight.take;
             self.local().flights.retain(|flight| flight.number != number);
             if self.rules() == Rules::RenumberAboveLocalize {
                 self.launch_one();

@@ -6,7 +6,7 @@
 use super::directory::Directory;
 use super::history::RESTORE_COUNT_MAX;
 use super::list::List;
-use super::message::{Epoch, Frame, Message, Number, PROCESS_COUNT, Row, Value};
+use super::message::{Epoch, Frame, Message, Number, PROCESS_COUNT, Row, Value, ops_of};
 use super::process::{Kind, Local, Process};
 use super::tables::{Effect, Met, Receiver, number_of};
 use super::turn::Turn;
@@ -20,8 +20,9 @@ pub struct State<const K: usize> {
     pub(super) processes: [u32; PROCESS_COUNT],
     pub(super) boxes: [u32; K],
     network: Network<u32>,
-    /// What is left of the budgets: sets, pushes, pulls, localizes, restarts, deaths, checkpoints.
-    pub(super) left: [u8; 7],
+    /// What is left of the budgets: sets, pushes, pulls, localizes, restarts, deaths, checkpoints,
+    /// intents, clocks.
+    pub(super) left: [u8; 9],
     /// The processes that do nothing any more, and those that are declared dead, as bitmaps.
     pub(super) crashed: u8,
     pub(super) dead: u8,
@@ -49,12 +50,14 @@ impl<const K: usize> Model for Keys<K> {
         let directory = Directory::new(living, 0, Epoch::born(1));
         let budgets = [self.sets, self.pushes, self.pulls, self.localizes];
         let (restarts, deaths) = (self.restart_count_max, self.deaths.count);
+        let (intents, clocks) = (self.intents.count, self.clocks.count);
+        let checkpoints = self.checkpoint_count_max;
         let [sets, pushes, pulls, localizes] = budgets.map(|budget| budget.count);
         State {
             processes: [owner, other, other],
             boxes: [number_of(&mut met.boxes, directory); K],
             network: Network::empty(),
-            left: [sets, pushes, pulls, localizes, restarts, deaths, self.checkpoint_count_max],
+            left: [sets, pushes, pulls, localizes, restarts, deaths, checkpoints, intents, clocks],
             crashed: 0,
             dead: !living,
             restores: [List::default(); K],
@@ -69,6 +72,7 @@ impl<const K: usize> Model for Keys<K> {
         }
         for process in (0..self.processes).filter(|&process| !state.has_crashed(process)) {
             steps.offer_calls(met, process);
+            steps.offer_intents(met, process);
             for directory in 0..self.directories {
                 steps.offer_join(met, process, directory);
             }
@@ -289,6 +293,35 @@ impl<const K: usize> Steps<'_, K> {
         });
     }
 
+    fn offer_intents(&mut self, met: &mut Met<K>, process: u8) {
+        let (model, left) = (self.model, self.state.left);
+        let budgets = [(7, model.intents), (8, model.clocks)];
+        let [may_mean, may_tick] =
+            budgets.map(|(place, budget)| left[place] > 0 && budget.by >> process & 1 == 1);
+        for key in (0..).take(K) {
+            let has_intent = self.state.process(met, process).keys[usize::from(key)].has_intent;
+            if has_intent {
+                self.offer(met, Action::EndIntent(process, key), |met, next| {
+                    next.turn(met, model, (process, key), |turn| turn.end_intent());
+                });
+            } else if may_mean {
+                self.offer(met, Action::Intent(process, key), |met, next| {
+                    next.left[7] -= 1;
+                    next.turn(met, model, (process, key), |turn| turn.begin_intent());
+                });
+            }
+        }
+        if may_tick {
+            self.offer(met, Action::Clock(process), |met, next| {
+                next.left[8] -= 1;
+                for key in (0..).take(K) {
+                    let answered = next.answered(met, usize::from(key));
+                    next.turn(met, model, (process, key), |turn| turn.begin_clock(answered));
+                }
+            });
+        }
+    }
+
     /// A step of a wrong variant.
     fn offer_giving_up(&mut self, met: &mut Met<K>, process: u8) {
         for key in (0..).take(K) {
@@ -344,6 +377,32 @@ impl<const K: usize> State<K> {
             Receiver::Process(process) => self.processes[process as usize],
             Receiver::Box(key) => self.boxes[key as usize],
         }
+    }
+
+    fn turn(
+        &mut self,
+        met: &mut Met<K>,
+        model: &Keys<K>,
+        (process, key): (u8, u8),
+        step: impl FnOnce(&mut Turn<'_, K>),
+    ) {
+        let mut turn = Turn::new(model, *self.process(met, process), process, key);
+        step(&mut turn);
+        let effect = met.effect_of(turn);
+        self.take(key, Some(process), effect);
+    }
+
+    /// The pushes to `key` that are answered, as a bitmap.
+    fn answered(&self, met: &Met<K>, key: usize) -> u16 {
+        let mut answered = 0;
+        for (rank, process) in self.living(met) {
+            let ops = process.keys[key].ops.iter().zip(ops_of(rank));
+            for (_, (_, op)) in ops.filter(|(item, _)| item.kind == Kind::Push && item.answered > 0)
+            {
+                answered |= 1 << op;
+            }
+        }
+        answered
     }
 
     /// Takes what happened to `receiver`, or to the box of `key`.

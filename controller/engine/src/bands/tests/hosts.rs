@@ -159,3 +159,107 @@ fn a_label_is_told_once_to_each_life_of_a_box() {
     attach(&mut controller, "p1", false);
     assert_eq!(labels(&mut controller, 3), [(server, 1, LABELS[1])]);
 }
+
+/// What nobody orders is not said to be ordered, and why is said.
+#[test]
+fn a_host_without_a_box_that_applies_bands_has_none() {
+    let mut controller = two_hosts();
+    attach(&mut controller, "plain", false);
+    attach(&mut controller, "other", true);
+    told(&mut controller, 0);
+    let bands = |controller: &Controller| {
+        let jobs = controller.status(0).jobs;
+        jobs.into_iter().map(|job| (job.bands.band, job.bands.refused)).collect::<Vec<_>>()
+    };
+    let now = bands(&controller);
+    assert!(now[..2].iter().all(|(band, why)| band.is_none() && why.contains("add [bands]")));
+    assert_eq!(now[2..], [(Some(0), String::new()), (Some(1), String::new())]);
+    // Plans follow bands, whoever applies them.
+    assert_eq!(controller.bands.rank(JobId(0)), 0);
+    let agent = attach(&mut controller, "agent", true);
+    told(&mut controller, 1);
+    assert_eq!(bands(&controller)[..2], now[2..]);
+    // A host that is gone has what it had.
+    controller.handle_node_gone(2, agent);
+    let (band, why) = bands(&controller).swap_remove(1);
+    assert_eq!(band, Some(1));
+    assert!(why.starts_with("agent: it has no stream"), "{why}");
+    let fifo = BandsConfig { policy: BandPolicy::Fifo, interval_s: 20 };
+    controller.set_band_policy(3, fifo, None).unwrap();
+    assert!(bands(&controller).iter().all(|job| *job == (None, String::new())));
+}
+
+/// A box says that a band is lost, and later that it is there again; what is lost is asked for.
+#[test]
+fn a_band_that_is_lost_is_shown_until_it_is_there_again() {
+    let mut controller = two_hosts();
+    let agent = attach(&mut controller, "agent", true);
+    told(&mut controller, 0);
+    let (done, lost) = (
+        Event::BandSet { band: Some(0) },
+        Event::BandLost { band: Some(0), error: BandError::Foreign },
+    );
+    let say = |controller: &mut Controller, now_ns, event: &Event| {
+        controller.handle_event(now_ns, agent, JobId(0), event).unwrap();
+        let notices = core::iter::from_fn(|| controller.poll_action()).filter(|action| {
+            matches!(action, Action::Notice { notice: Notice::BandRefused { .. }, .. })
+        });
+        notices.count()
+    };
+    let facts = |controller: &Controller| {
+        let bands = controller.status(0).jobs.swap_remove(0).bands;
+        (bands.boxes_done, bands.boxes_awaited, bands.refused.contains("somebody else"))
+    };
+    // Before the word was answered it is about what was before.
+    assert_eq!(say(&mut controller, 0, &lost), 0);
+    assert_eq!(facts(&controller), (0, 1, false));
+    say(&mut controller, 0, &done);
+    assert_eq!(facts(&controller), (1, 0, false));
+    let of_another = Event::BandLost { band: Some(3), error: BandError::Foreign };
+    assert_eq!(say(&mut controller, 1, &of_another), 0);
+    assert_eq!(facts(&controller), (1, 0, false));
+    assert_eq!(say(&mut controller, 1, &lost), 1);
+    assert_eq!(facts(&controller), (0, 0, true));
+    assert_eq!(say(&mut controller, 2, &lost), 0, "once");
+    say(&mut controller, 3, &done);
+    assert_eq!(facts(&controller), (1, 0, false), "the box mended it");
+    // Lost again it is news again, and asked for.
+    assert_eq!(say(&mut controller, 10 * S, &lost), 1);
+    assert_eq!(told(&mut controller, 10 * S), []);
+    assert_eq!(told(&mut controller, 15 * S), [(agent, 0, Some(0))]);
+}
+
+/// A controller that has no bands takes them from boxes that have some, whoever gave them.
+#[test]
+fn a_controller_without_bands_takes_those_away_that_it_finds() {
+    let bands = BandsConfig { policy: BandPolicy::One, interval_s: 20 };
+    let mut config = config(&[500; 2], bands);
+    config.bands = None;
+    let mut controller = Controller::new(config, &Saved::fresh(7), built_in_policies()).unwrap();
+    let held = vec![(JobId(0), 0), (JobId(1), 1), (JobId(9), 4)];
+    let hello =
+        NodeHello { name: "agent".into(), life: 1, bands: Some(held), ..NodeHello::default() };
+    let agent = controller.handle_node(0, &hello).unwrap();
+    let done = |controller: &Controller| {
+        let jobs = controller.status(0).jobs;
+        jobs.iter().map(|job| job.bands.boxes_done).sum::<u32>()
+    };
+    assert_eq!(done(&controller), 0, "that is not as it is to be");
+    let mut first = told(&mut controller, 0);
+    first.sort_unstable();
+    assert_eq!(first, [(agent, 0, None), (agent, 1, None), (agent, 9, None)]);
+    let refused = Event::BandRefused { band: None, error: BandError::NotPermitted };
+    controller.handle_event(0, agent, JobId(0), &refused).unwrap();
+    for job in [1, 9] {
+        controller.handle_event(0, agent, JobId(job), &Event::BandSet { band: None }).unwrap();
+    }
+    assert!(controller.status(0).jobs[0].bands.refused.contains("CAP_NET_ADMIN"));
+    assert_eq!(told(&mut controller, 5 * S), [(agent, 0, None)]);
+    controller.handle_event(5 * S, agent, JobId(0), &Event::BandSet { band: None }).unwrap();
+    assert_eq!(controller.status(0).jobs[0].bands, BandStatus::default());
+    assert_eq!((told(&mut controller, 60 * S), controller.poll_timeout()), (vec![], None));
+    // One that has none is told nothing.
+    let plain = NodeHello { name: "p0".into(), life: 1, ..NodeHello::default() };
+    controller.handle_node(61 * S, &plain).unwrap();
+    assert_eq!(told(&mut controller, 61 * S), []);
+}

@@ -157,3 +157,28 @@ fn a_lease_that_is_then_refused_brings_the_overdue_width_back() {
     assert!(told.contains("goes on with 3"), "{told}");
     assert_eq!(rig.status().workers, 3);
 }
+
+/// Nobody works who could stop: the word would wait as long as the workers do that have not come.
+#[test]
+fn a_pause_while_new_workers_are_awaited_is_answered_at_once() {
+    let mut rig = resized(3);
+    assert_eq!(rig.pause(), Err(SteerError::Resizing));
+    (0..3).for_each(|rank| rig.attach(rank, 1, 1).unwrap());
+    assert_eq!(rig.pause(), Err(SteerError::Resizing), "they have not begun");
+    let status = rig.status();
+    assert_eq!((status.state, status.boundary), (JobState::Resizing, None));
+    // The resize has its time, whatever else was said.
+    rig.wait(6 * S);
+    assert_eq!(rig.pause(), Err(SteerError::Unbegun));
+    (0..3).for_each(|rank| rig.begin(rank, 1));
+    rig.pause().unwrap();
+    rig.all_say(3, 2, Halt::Held);
+    rig.all_say(3, 2, Halt::Stopped);
+    assert_eq!(rig.status().state, JobState::Paused);
+    // Workers that are known to have begun may be paused by the next controller at once.
+    rig.resume().unwrap();
+    let saved = rig.controller.poll_saved().expect("it has changed");
+    let mut next = Rig::new(config(4, 2), &saved);
+    next.attach_box(&[Holding::Job, Holding::Row(2)]);
+    next.pause().unwrap();
+}

@@ -213,3 +213,101 @@ fn a_stop_that_waits_for_a_worker_that_is_gone_is_given_up_in_time() {
     next.settle();
     assert_eq!((told(&next), next.status().state), (None, JobState::Pausing));
 }
+
+/// What was told of stops that came to nothing.
+fn given_up(rig: &Rig) -> Vec<String> {
+    let told = |action: &Action| match action {
+        Action::Unpaused { problem, .. } | Action::Resized { outcome: Err(problem), .. } => {
+            Some(problem.clone())
+        }
+        _ => None,
+    };
+    rig.actions.iter().filter_map(told).collect()
+}
+
+/// All have streams, and one does not do what it was told: it is named, with what is missing.
+#[test]
+fn a_stop_that_waits_for_a_worker_that_is_there_is_given_up_in_time_and_says_for_what() {
+    type Word = fn(&mut Rig);
+    let pause: Word = |rig| assert_eq!(rig.pause(), Ok(JOB));
+    let resize: Word = |rig| assert_eq!(rig.resize(4), Ok(JOB));
+    let silent: (Word, &str) =
+        (|rig| rig.says(0, 1, Halt::Held), "rank 1 has not said where it is");
+    let behind: (Word, &str) = (
+        |rig| {
+            rig.all_say(2, 1, Halt::Held);
+            rig.says(1, 1, Halt::Stopped);
+        },
+        "rank 0 does not stand before round 1",
+    );
+    let keeping: (Word, &str) = (
+        |rig| {
+            rig.all_say(2, 1, Halt::Held);
+            rig.all_say(2, 1, Halt::Stopped);
+            rig.says(1, 1, Halt::Left);
+        },
+        "rank 0 has not kept the checkpoint of round 1",
+    );
+    let cases = [(pause, silent), (pause, behind), (resize, silent), (resize, behind)];
+    for (word, (goes, what)) in cases.into_iter().chain([(resize, keeping)]) {
+        let mut rig = Rig::running(4, 2);
+        word(&mut rig);
+        goes(&mut rig);
+        let due_ns = rig.controller.poll_timeout().expect("it is waited for");
+        assert!(due_ns > rig.now_ns + STOP_NS - 10 * MS, "{what}: {due_ns}");
+        rig.now_ns = due_ns - 2 * MS;
+        rig.settle();
+        assert_eq!(given_up(&rig), Vec::<String>::new(), "{what}: there is time");
+        rig.settle();
+        let problem =
+            format!("name: `digits` did not stop within 40 s: {what}; it goes on as it was");
+        assert_eq!(given_up(&rig), [problem]);
+        // All of it is as before: workers, lease, places; and it can be said again.
+        let status = rig.status();
+        assert_eq!((status.state, status.workers, status.cohort), (JobState::Running, 2, 0));
+        assert!(rig.orders(2).iter().all(|(_, order)| *order == RoundOrder::Go));
+        assert_eq!(rig.obey(), Vec::<String>::new());
+        let saved = rig.controller.poll_saved().expect("it has changed");
+        let saved = &saved.reduces["digits"];
+        assert_eq!((saved.paused, saved.resizing, saved.boundary), (None, None, None));
+        rig.now_ns += 10 * STOP_NS;
+        rig.settle();
+        assert_eq!(given_up(&rig).len(), 1, "it is told once");
+        rig.leave(2, 4, 1);
+        assert_eq!(rig.obey(), ["remove", "lease of 4"]);
+    }
+}
+
+/// The checkpoint has as long again as the standstill.
+#[test]
+fn what_all_keep_at_the_boundary_has_a_time_of_its_own() {
+    let mut rig = Rig::running(4, 2);
+    rig.resize(4).unwrap();
+    rig.all_say(2, 1, Halt::Held);
+    rig.now_ns += STOP_NS - 100 * MS;
+    rig.all_say(2, 1, Halt::Stopped);
+    rig.now_ns += STOP_NS - 100 * MS;
+    rig.all_say(2, 1, Halt::Left);
+    assert_eq!(given_up(&rig), Vec::<String>::new());
+    assert_eq!((rig.status().cohort, rig.status().workers), (1, 4));
+}
+
+/// Workers are told nothing while their lease is not in: it is the box that is waited for.
+#[test]
+fn a_stop_of_workers_without_a_lease_names_their_aggregator() {
+    let mut rig = Rig::running(4, 2);
+    rig.controller.handle_node_gone(rig.now_ns, rig.node);
+    rig.life = 2;
+    rig.attach_box(&[]);
+    rig.pause().unwrap();
+    rig.all_say(2, 1, Halt::None);
+    rig.now_ns += STOP_NS;
+    rig.settle();
+    let told = given_up(&rig);
+    let has_not = "their aggregator `a0` has not answered about the lease";
+    assert!(told.len() == 1 && told[0].contains(has_not), "{told:?}");
+    assert_eq!(rig.status().state, JobState::Running);
+}
+
+/// As `config` has it.
+const STOP_NS: u64 = 40_000_000_000;

@@ -180,6 +180,8 @@ pub struct ProcessLimits {
     pub transfers_max: u16,
     /// Numbers that are open at a time.
     pub open_numbers_max: u32,
+    /// Intents whose time has not come.
+    pub intents_max: u32,
 }
 
 impl Default for ProcessLimits {
@@ -191,6 +193,7 @@ impl Default for ProcessLimits {
             remote_max: 4_096,
             transfers_max: 16_384,
             open_numbers_max: 65_536,
+            intents_max: 65_536,
         }
     }
 }
@@ -206,6 +209,12 @@ pub enum Mode {
     ClassicFastLocal,
     /// As before, and every operation is a frame to the row's process, also from that itself.
     Classic,
+    /// Rows stay, and a pull of one that is elsewhere leaves a copy, which is read while it is not
+    /// older than the bound; then a pull brings a new one (Petuum's client-based synchronisation).
+    StaleClient,
+    /// As before, and with each clock come new copies of all rows that were read once
+    /// (server-based synchronisation).
+    StaleServer,
 }
 
 impl Mode {
@@ -215,10 +224,22 @@ impl Mode {
         !matches!(self, Self::Relocation)
     }
 
+    /// Whether an intent to use a key has rows or copies come.
+    #[must_use]
+    pub const fn has_intents(self) -> bool {
+        matches!(self, Self::Relocation) || self.is_stale()
+    }
+
     /// Whether an operation on a row that is here runs at once.
     #[must_use]
     pub const fn is_fast(self) -> bool {
         !matches!(self, Self::Classic)
+    }
+
+    /// Whether a pull leaves a copy of a row that nobody has said he is about to use.
+    #[must_use]
+    pub const fn is_stale(self) -> bool {
+        matches!(self, Self::StaleClient | Self::StaleServer)
     }
 }
 
@@ -238,6 +259,8 @@ pub struct ProcessConfig<'a> {
     /// Whether an access goes at first to the process that had the row when this one last knew, and
     /// not to the box.
     pub has_cache: bool,
+    /// Clocks that a copy may be older than the one in which it is read.
+    pub staleness: u32,
     /// Maxima.
     pub limits: ProcessLimits,
     /// First and longest pause before something is sent again.

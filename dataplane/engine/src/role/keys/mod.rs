@@ -14,8 +14,9 @@
 //! Both are sans-IO and serve one table: datagrams (UDP payloads) and their sources come in, and
 //! what goes out is told to an [`Outbox`], what has happened to a [`Sink`]. Invariant: a row is at
 //! one process, or on its way to one; each set and push counts exactly once; each key is
-//! sequentially consistent. The rules are checked in every state of small models
-//! (`tests/src/model/keys`); the order of checks here is theirs.
+//! sequentially consistent, but for copies of those that a process means to use. The rules are
+//! checked in every state of small models (`tests/src/model/keys`); the order of checks here is
+//! theirs.
 //!
 //! All memory is taken when a table is made: no datagram and no call allocates.
 

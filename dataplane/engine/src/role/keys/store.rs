@@ -20,6 +20,9 @@ pub struct Slot<'a> {
     pub value: &'a mut [f32],
     /// Per process the last number that it was applied for.
     pub lasts: &'a mut [Number],
+    /// While the row is elsewhere: the last clock in which the value may be read as a copy of it;
+    /// 0: it is none.
+    pub fresh: &'a mut u32,
 }
 
 impl Slot<'_> {
@@ -27,6 +30,12 @@ impl Slot<'_> {
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.epoch.is_some()
+    }
+
+    /// True if a pull in this clock may have the value: the row, or a copy that is new enough.
+    #[must_use]
+    pub fn is_readable(&self, clock: u32) -> bool {
+        self.is_held() || *self.fresh >= clock
     }
 }
 
@@ -36,7 +45,7 @@ pub trait Store {
     fn with<R>(&mut self, index: u32, work: impl FnOnce(Slot<'_>) -> R) -> R;
 }
 
-/// A store of one thread. Memory: 4 bytes an element, 8 a process and 8, for each key.
+/// A store of one thread. Memory: 4 bytes an element, 8 a process and 12, for each key.
 #[derive(Clone, Debug)]
 pub struct OwnStore {
     row_len: usize,
@@ -44,6 +53,7 @@ pub struct OwnStore {
     epochs: Vec<RowEpoch>,
     values: Vec<f32>,
     lasts: Vec<Number>,
+    fresh: Vec<u32>,
 }
 
 impl OwnStore {
@@ -58,6 +68,7 @@ impl OwnStore {
             epochs: vec![RowEpoch::NONE; keys],
             values: vec![0.0; keys * row_len],
             lasts: vec![Number::NONE; keys * processes],
+            fresh: vec![0; keys],
         }
     }
 }
@@ -67,6 +78,7 @@ impl Store for OwnStore {
         let index = index as usize;
         let value = &mut self.values[index * self.row_len..][..self.row_len];
         let lasts = &mut self.lasts[index * self.processes..][..self.processes];
-        work(Slot { epoch: &mut self.epochs[index], value, lasts })
+        let (epoch, fresh) = (&mut self.epochs[index], &mut self.fresh[index]);
+        work(Slot { epoch, value, lasts, fresh })
     }
 }

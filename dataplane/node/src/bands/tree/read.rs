@@ -3,12 +3,15 @@
 //! `tc -j` lists queueing disciplines and filters; classes come as text, for iproute2 of Debian 12
 //! ignores `-j` there.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use weft_control::{BandError, REST_BAND};
+use weft_io::bands::BandCounts;
 
 use super::{
-    BARE_MINOR, ClassId, FLOOR_BITS_PER_SEC, Family, Found, OWN_MAJOR, Place, REST_MINOR, Root,
-    is_label, split,
+    BARE_MINOR, ClassId, FLOOR_BITS_PER_SEC, Family, Found, LINK_MINOR, OWN_MAJOR, Place, Problem,
+    REST_MINOR, Root, is_label, queue, split,
 };
 
 impl Place {
@@ -19,7 +22,7 @@ impl Place {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         [
             words(&["-j", "qdisc", "show", "dev", &self.device]),
-            words(&["class", "show", "dev", &self.device]),
+            words(&["-s", "class", "show", "dev", &self.device]),
             words(&["-j", "filter", "show", "dev", &self.device, "parent", &root]),
         ]
     }
@@ -34,86 +37,125 @@ impl Place {
         qdiscs: &str,
         classes: &str,
         filters: &str,
-    ) -> Result<Found, BandError> {
+    ) -> Result<Found, Problem> {
         let mut found = Found::default();
-        match (root_of(qdiscs)?, self.root) {
+        let qdiscs = list(qdiscs)?;
+        let root = root_of(&qdiscs);
+        match (&root, self.root) {
             (RootQdisc::Default, Root::Own { .. }) => return Ok(found),
             (RootQdisc::Htb(OWN_MAJOR), Root::Own { .. }) => found.has_root = true,
-            (RootQdisc::Htb(major), Root::Under(class)) if major == class.major => {}
-            _ => return Err(BandError::Foreign),
+            (RootQdisc::Htb(major), Root::Under(class)) if *major == class.major => {}
+            (_, Root::Under(class)) => {
+                let words = format!("under {class}: there is {root} at the root");
+                return Err(Problem::bare(BandError::NoClass, words));
+            }
+            _ => {
+                return Err(Problem::bare(
+                    BandError::Foreign,
+                    format!("there is {root} at the root"),
+                ));
+            }
         }
-        for line in classes.lines() {
-            self.read_class(line, &mut found)?;
+        for class in classes.lines().filter_map(class) {
+            self.read_class(&class, &mut found)?;
         }
-        if let Root::Under(_) = self.root
+        if let Root::Under(class) = self.root
             && found.ceil.is_none()
         {
-            return Err(BandError::Foreign);
+            let words = format!("under {class}: there is no such class");
+            return Err(Problem::bare(BandError::NoClass, words));
         }
         self.read_filters(filters, &mut found)?;
+        for qdisc in &qdiscs {
+            let parent = qdisc["parent"].as_str().and_then(ClassId::parse);
+            if let Some(parent) = parent.filter(|id| self.is_own(*id)) {
+                let (kind, handle) = (&qdisc["kind"], &qdisc["handle"]);
+                let words = [kind, handle].map(|word| word.as_str().unwrap_or("?"));
+                let words = format!("qdisc {} {} at class {parent}", words[0], words[1]);
+                found.strangers.push((parent.minor, words));
+            }
+        }
         Ok(found)
     }
 
-    /// Reads `class htb 1:103 parent 1:1 prio 0 rate 100Kbit ceil 100Mbit burst 3028b cburst
-    /// 15512b`; classes without a `prio` have others under them.
-    fn read_class(&self, line: &str, found: &mut Found) -> Result<(), BandError> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let ["class", "htb", id, ..] = words.as_slice() else { return Ok(()) };
-        let Some(id) = ClassId::parse(id).filter(|id| id.major == self.major()) else {
+    /// Whether a class is Weft's by its number.
+    fn is_own(&self, id: ClassId) -> bool {
+        let is_of_tree = match self.root {
+            Root::Own { .. } => true,
+            Root::Under(_) => {
+                id.minor == BARE_MINOR || id.minor == self.mark.minor() || split(id.minor).is_some()
+            }
+        };
+        id.major == self.major() && is_of_tree
+    }
+
+    fn read_class(&self, class: &Class<'_>, found: &mut Found) -> Result<(), Problem> {
+        let Class { id, parent, .. } = *class;
+        if id.major != self.major() {
             return Ok(());
-        };
-        let after = |word: &str| {
-            let at = words.iter().position(|other| *other == word)?;
-            words.get(at + 1).copied()
-        };
-        let parent = after("parent").and_then(ClassId::parse);
+        }
         if id == self.parent() {
             if let Root::Under(_) = self.root
-                && after("prio").is_some()
+                && class.prio.is_some()
             {
-                return Err(BandError::Foreign);
+                let words = format!("class {id} has no classes under it, but traffic of its own");
+                return Err(Problem::bare(BandError::NoClass, words));
             }
             found.has_link = true;
-            let words = [after("ceil"), after("cburst")].map(|word| word.map(str::to_owned));
-            found.ceil = words[0].clone().zip(words[1].clone()).map(|(ceil, burst)| [ceil, burst]);
-        } else if parent == Some(self.parent()) {
-            let band = match id.minor {
-                BARE_MINOR => Some(0),
-                REST_MINOR if found.has_root => Some(REST_BAND),
-                minor => split(minor).map(|(band, _)| band),
-            };
-            let Some(band) = band else { return Ok(()) };
-            // Whoever has a class of this number that is not as Weft makes them keeps it.
-            let floor = format!("{}Kbit", FLOOR_BITS_PER_SEC / 1000);
-            let is_ours = after("rate") == Some(floor.as_str())
-                && after("prio").and_then(|prio| prio.parse().ok()) == Some(band);
-            if !is_ours {
-                return Err(BandError::Foreign);
+            found.ceil = Some([class.ceil.to_owned(), class.cburst.to_owned()]);
+            return Ok(());
+        }
+        let band = match id.minor {
+            BARE_MINOR => Some(0),
+            REST_MINOR if found.has_root => Some(REST_BAND),
+            minor if !found.has_root && minor == self.mark.minor() => Some(REST_BAND),
+            minor => split(minor).map(|(band, _)| band),
+        };
+        let Some(band) = band else {
+            // In Weft's own tree it goes with the tree, and else with the class that it is under.
+            let on = parent.filter(|parent| self.is_own(*parent));
+            if found.has_root || on.is_some() {
+                let on = on.map_or(LINK_MINOR, |parent| parent.minor);
+                found.strangers.push((on, format!("class {id}")));
             }
-            match id.minor {
-                REST_MINOR => found.has_rest = true,
-                minor => drop(found.classes.insert(minor)),
-            }
+            return Ok(());
+        };
+        // Whoever has a class of this number that is not as Weft makes them keeps it.
+        if parent != Some(self.parent()) || !class.is_of(band) {
+            let words = format!("class {id} has a number of Weft's, and is not as Weft makes them");
+            return Err(Problem::new(BandError::Foreign, words));
+        }
+        match id.minor {
+            REST_MINOR => found.has_rest = true,
+            minor if split(minor).is_none() && minor != BARE_MINOR => found.has_mark = true,
+            minor => drop(found.classes.insert(minor)),
         }
         Ok(())
     }
 
-    fn read_filters(&self, text: &str, found: &mut Found) -> Result<(), BandError> {
-        let text = if text.trim().is_empty() { "[]" } else { text };
-        let listed: Vec<Value> = serde_json::from_str(text).map_err(|_| BandError::Failed)?;
-        for filter in &listed {
-            let Some(family) = filter["pref"].as_u64().and_then(Family::of) else { continue };
-            found.tables.insert(family);
+    fn read_filters(&self, text: &str, found: &mut Found) -> Result<(), Problem> {
+        for filter in &list(if text.trim().is_empty() { "[]" } else { text })? {
             let options = &filter["options"];
-            let (Some(handle), Some(class)) = (options["fh"].as_str(), options["flowid"].as_str())
+            let class = options["flowid"].as_str().and_then(ClassId::parse);
+            let preference = filter["pref"].as_u64().unwrap_or_default();
+            let Some(family) = Family::of(preference) else {
+                // Each is listed several times; the one that leads somewhere counts.
+                if let Some(class) = class.filter(|class| self.is_own(*class)) {
+                    let words = format!("a filter of preference {preference} to class {class}");
+                    found.strangers.push((class.minor, words));
+                }
+                continue;
+            };
+            found.tables.insert(family);
+            let (Some(handle), Some(_)) = (options["fh"].as_str(), options["flowid"].as_str())
             else {
                 continue;
             };
             let id = handle.rsplit(':').next().and_then(|id| u16::from_str_radix(id, 16).ok());
             let label = id.and_then(|id| u8::try_from(id).ok()).filter(|label| is_label(*label));
-            let (Some(label), Some(class)) = (label, ClassId::parse(class)) else {
-                // One with Weft's preference that Weft did not make.
-                return Err(BandError::Foreign);
+            let (Some(label), Some(class)) = (label, class) else {
+                let words = format!("a filter of preference {preference}, Weft's, is {handle}");
+                return Err(Problem::new(BandError::Foreign, words));
             };
             found.filters.insert((family, label), (handle.to_owned(), class));
         }
@@ -121,26 +163,82 @@ impl Place {
     }
 }
 
+/// A class, as `tc class show` has it: `class htb 1:103 parent 1:1 prio 0 rate 100Kbit ceil 100Mbit
+/// burst 3028b cburst 15512b`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Class<'a> {
+    pub(super) id: ClassId,
+    /// None at the root.
+    pub(super) parent: Option<ClassId>,
+    /// None where it has others under it.
+    prio: Option<u8>,
+    rate: &'a str,
+    ceil: &'a str,
+    cburst: &'a str,
+}
+
+impl Class<'_> {
+    /// Whether it is as Weft makes those of a band.
+    pub(super) fn is_of(&self, band: u8) -> bool {
+        let floor = format!("{}Kbit", FLOOR_BITS_PER_SEC / 1000);
+        self.rate == floor && self.prio == Some(band)
+    }
+}
+
+/// Reads a line; none of it is about a class of HTB.
+pub(super) fn class(line: &str) -> Option<Class<'_>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ["class", "htb", id, ..] = words.as_slice() else { return None };
+    let after = |word: &str| {
+        let at = words.iter().position(|other| *other == word)?;
+        words.get(at + 1).copied()
+    };
+    Some(Class {
+        id: ClassId::parse(id)?,
+        parent: after("parent").and_then(ClassId::parse),
+        prio: after("prio").and_then(|prio| prio.parse().ok()),
+        rate: after("rate")?,
+        ceil: after("ceil")?,
+        cburst: after("cburst")?,
+    })
+}
+
+fn list(text: &str) -> Result<Vec<Value>, Problem> {
+    let failed = |error| Problem::new(BandError::Failed, format!("what tc -j lists: {error}"));
+    serde_json::from_str(text).map_err(failed)
+}
+
 /// What is at the root of an interface.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 enum RootQdisc {
     /// What the kernel gives by itself.
     Default,
     Htb(u16),
-    Other,
+    /// Its kind and handle.
+    Other(String),
 }
 
-fn root_of(qdiscs: &str) -> Result<RootQdisc, BandError> {
-    let listed: Vec<Value> = serde_json::from_str(qdiscs).map_err(|_| BandError::Failed)?;
-    let Some(root) = listed.iter().find(|qdisc| qdisc["root"] == true) else {
-        return Ok(RootQdisc::Default);
+impl std::fmt::Display for RootQdisc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("nothing"),
+            Self::Htb(major) => write!(f, "qdisc htb {major:x}:"),
+            Self::Other(words) => write!(f, "qdisc {words}"),
+        }
+    }
+}
+
+fn root_of(qdiscs: &[Value]) -> RootQdisc {
+    let Some(root) = qdiscs.iter().find(|qdisc| qdisc["root"] == true) else {
+        return RootQdisc::Default;
     };
-    let major = root["handle"].as_str().and_then(ClassId::parse).map_or(0, |id| id.major);
-    Ok(match (root["kind"].as_str(), major) {
+    let handle = root["handle"].as_str().unwrap_or_default();
+    let major = ClassId::parse(handle).map_or(0, |id| id.major);
+    match (root["kind"].as_str(), major) {
         (_, 0) => RootQdisc::Default,
         (Some("htb"), major) => RootQdisc::Htb(major),
-        _ => RootQdisc::Other,
-    })
+        (kind, _) => RootQdisc::Other(format!("{} {handle}", kind.unwrap_or("?"))),
+    }
 }
 
 /// What a failed `tc` means by its words.
@@ -158,25 +256,43 @@ pub(in crate::bands) fn failure(stderr: &str) -> BandError {
     }
 }
 
-/// Bytes that wait in the classes of jobs, from `tc -s class show`.
+/// What the kernel has counted of Weft's classes by their numbers, from `tc -s class show`.
 #[must_use]
-pub(in crate::bands) fn backlog_bytes(place: &Place, text: &str) -> u64 {
-    let mut is_ours = false;
-    let mut bytes = 0;
+pub(in crate::bands) fn counts(place: &Place, text: &str) -> BTreeMap<u16, BandCounts> {
+    let mut counts: BTreeMap<u16, BandCounts> = BTreeMap::new();
+    let mut of: Option<u16> = None;
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
+        if let Some(class) = class(line) {
+            let is_counted = queue(class.id.minor).is_some()
+                && class.parent == Some(place.parent())
+                && (class.id.minor != REST_MINOR || !place.is_under());
+            of = Some(class.id.minor).filter(|_| is_counted);
+            continue;
+        }
+        let Some(minor) = of else { continue };
+        let count = counts.entry(minor).or_default();
         match words.as_slice() {
-            ["class", "htb", id, ..] => {
-                let id = ClassId::parse(id).filter(|id| id.major == place.major());
-                is_ours = id.is_some_and(|id| id.minor == BARE_MINOR || split(id.minor).is_some());
+            ["Sent", bytes, "bytes", frames, "pkt", "(dropped", lost, ..] => {
+                (count.sent, count.sent_bytes) = (number(frames), number(bytes));
+                count.full = number(lost.trim_end_matches(','));
             }
-            ["backlog", count, ..] if is_ours => {
-                let digits = count.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-                let factor = if count.ends_with("Kb") { 1024 } else { 1 };
-                bytes += digits.parse::<u64>().unwrap_or(0) * factor;
+            ["backlog", bytes, frames, ..] => {
+                (count.waiting, count.waiting_bytes) = (number(frames), number(bytes));
             }
             _ => {}
         }
     }
-    bytes
+    counts
+}
+
+/// Reads `12Kb`, `15140b`, `10p` or `7`.
+fn number(word: &str) -> u64 {
+    let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &word[digits.len()..] {
+        "Kb" => 1 << 10,
+        "Mb" => 1 << 20,
+        _ => 1,
+    };
+    digits.parse::<u64>().unwrap_or(0).saturating_mul(factor)
 }

@@ -6,7 +6,7 @@ use super::*;
 const OWN: Root = Root::Own { rate_bytes_per_sec: 12_500_000 };
 
 fn place(root: Root) -> Place {
-    Place { device: "eth0".to_owned(), mtu: 1500, root }
+    Place { device: "eth0".to_owned(), mtu: 1500, root, mark: Mark::of("s0") }
 }
 
 fn under() -> Place {
@@ -16,8 +16,8 @@ fn under() -> Place {
 /// A kernel that takes the lines and lists what it has, in iproute2 6.1's words.
 #[derive(Clone, Debug, Default)]
 struct Kernel {
-    /// Handle and default class.
-    root: Option<(String, String)>,
+    /// Handle, default class, and `r2q`.
+    root: Option<(String, String, String)>,
     /// Parent, ceil, cburst, prio.
     classes: BTreeMap<String, (String, String, String, Option<String>)>,
     /// Preferences that had filters, until they are deleted as a whole.
@@ -53,7 +53,8 @@ impl Kernel {
         match (words[0], words[1]) {
             ("qdisc", "add") => {
                 assert!(self.root.is_none(), "{line}");
-                self.root = Some((after("handle"), after("default")));
+                let r2q = if has("r2q") { after("r2q") } else { "10".to_owned() };
+                self.root = Some((after("handle"), after("default"), r2q));
             }
             ("qdisc", "del") => {
                 assert_eq!(self.root.as_ref().unwrap().0, after("handle"));
@@ -107,8 +108,8 @@ impl Kernel {
     fn list(&self) -> [String; 3] {
         let qdiscs = match &self.root {
             None => r#"[{"kind":"noqueue","handle":"0:","root":true,"options":{}}]"#.to_owned(),
-            Some((handle, default)) => format!(
-                r#"[{{"kind":"htb","handle":"{handle}","root":true,"options":{{"default":"{default}"}}}}]"#
+            Some((handle, default, r2q)) => format!(
+                r#"[{{"kind":"htb","handle":"{handle}","dev":"eth0","root":true,"options":{{"r2q":{r2q},"default":"{default}"}}}}]"#
             ),
         };
         let classes = self.classes.iter().map(|(id, (parent, ceil, cburst, prio))| {
@@ -150,7 +151,7 @@ fn the_lines_of_an_own_tree_are_these() {
     assert_eq!(
         lines,
         [
-            "qdisc add dev eth0 root handle 5745: htb default 1",
+            "qdisc add dev eth0 root handle 5745: htb default 1 r2q 659666742",
             "class add dev eth0 parent 5745: classid 5745:2 htb rate 100000000bit \
              ceil 100000000bit burst 15528 cburst 15528 quantum 1514",
             "class add dev eth0 parent 5745:2 classid 5745:1 htb rate 100000bit \
@@ -207,48 +208,149 @@ fn what_is_there_needs_no_line_and_what_is_gone_leaves_nothing() {
     }
 }
 
+fn root(kind: &str, handle: &str) -> String {
+    format!(r#"[{{"kind":"{kind}","handle":"{handle}","root":true,"options":{{}}}}]"#)
+}
+
+fn error(read: Result<Found, Problem>) -> Option<BandError> {
+    read.err().map(|problem| problem.error)
+}
+
+const LAB: &str = "class htb 1:1 root rate 100Mbit ceil 100Mbit burst 15512b cburst 15512b \n";
+
 #[test]
-fn what_is_somebody_elses_is_refused() {
-    let root = |kind: &str, handle: &str| {
-        format!(r#"[{{"kind":"{kind}","handle":"{handle}","root":true,"options":{{}}}}]"#)
-    };
-    let class = "class htb 1:1 root rate 100Mbit ceil 100Mbit burst 15512b cburst 15512b \n";
-    let leaf = class.replace("root rate", "root leaf 10: prio 0 rate");
-    for (place, qdiscs, classes) in [
-        (place(OWN), root("htb", "1:"), ""),
-        (place(OWN), root("tbf", "5745:"), ""),
-        (place(OWN), root("netem", "1:"), ""),
-        (under(), root("noqueue", "0:"), ""),
-        (under(), root("htb", "2:"), class),
-        (under(), root("htb", "1:"), ""),
-        (under(), root("tbf", "1:"), class),
-        // Its own traffic would go past all classes.
-        (under(), root("htb", "1:"), &leaf),
+fn what_is_somebody_elses_is_refused_by_its_name() {
+    for (qdiscs, name) in [
+        (root("htb", "1:"), "qdisc htb 1:"),
+        (root("tbf", "5745:"), "qdisc tbf 5745:"),
+        (root("netem", "8001:"), "qdisc netem 8001:"),
     ] {
-        let read = place.read(&qdiscs, classes, "");
-        assert_eq!(read, Err(BandError::Foreign), "{qdiscs} {classes}");
+        let problem = place(OWN).read(&qdiscs, "", "").unwrap_err();
+        assert_eq!((problem.error, problem.is_bare), (BandError::Foreign, true), "{qdiscs}");
+        assert!(problem.words.contains(name), "{problem:?}");
     }
-    assert!(under().read(&root("htb", "1:"), class, "").is_ok());
+    let leaf = LAB.replace("root rate", "root leaf 10: prio 0 rate");
+    for (qdiscs, classes, words) in [
+        (root("noqueue", "0:"), "", "under 1:1: there is nothing at the root"),
+        (root("htb", "2:"), LAB, "under 1:1: there is qdisc htb 2: at the root"),
+        (root("htb", "1:"), "", "under 1:1: there is no such class"),
+        (root("tbf", "1:"), LAB, "under 1:1: there is qdisc tbf 1: at the root"),
+        // Its own traffic would go past all classes.
+        (root("htb", "1:"), &leaf, "class 1:1 has no classes under it"),
+    ] {
+        let problem = under().read(&qdiscs, classes, "").unwrap_err();
+        assert_eq!((problem.error, problem.is_bare), (BandError::NoClass, true), "{problem:?}");
+        assert!(problem.words.contains(words), "{problem:?}");
+    }
+    assert!(under().read(&root("htb", "1:"), LAB, "").is_ok());
     // Classes with the numbers of Weft's that are not as Weft makes them; the last one is.
     for (theirs, is_ours) in [
         ("1:100 parent 1:1 prio 5 rate 40Mbit ceil 100Mbit", false),
         ("1:103 parent 1:1 prio 0 rate 20Mbit ceil 20Mbit", false),
         ("1:103 parent 1:1 rate 100Kbit ceil 100Mbit", false),
         ("1:203 parent 1:1 prio 0 rate 100Kbit ceil 100Mbit", false),
+        ("1:103 parent 1:9 prio 0 rate 100Kbit ceil 100Mbit", false),
         ("1:103 parent 1:1 leaf 8001: prio 0 rate 100Kbit ceil 100Mbit", true),
     ] {
-        let classes = format!("{class}class htb {theirs} burst 1600b cburst 1600b \n");
+        let classes = format!("{LAB}class htb {theirs} burst 1600b cburst 1600b \n");
         let read = under().read(&root("htb", "1:"), &classes, "");
         assert_eq!(read.is_ok(), is_ours, "{theirs}: {read:?}");
     }
     let own = "class htb 5745:2 root rate 100Mbit ceil 100Mbit burst 15512b cburst 15512b \n\
                class htb 5745:1 parent 5745:2 prio 1 rate 30Mbit ceil 100Mbit burst 1b cburst 1b \n";
     let read = place(OWN).read(&root("htb", "5745:"), own, "");
-    assert_eq!(read, Err(BandError::Foreign), "another root of this handle");
-    assert_eq!(place(OWN).read("no JSON", "", ""), Err(BandError::Failed));
+    assert_eq!(error(read), Some(BandError::Foreign), "another root of this handle");
+    assert_eq!(error(place(OWN).read("no JSON", "", "")), Some(BandError::Failed));
     // A filter of Weft's preference that is not Weft's.
     let filters = r#"[{"pref":22341,"options":{"fh":"801::800","flowid":"1:1"}}]"#;
-    assert_eq!(under().read(&root("htb", "1:"), class, filters), Err(BandError::Foreign));
+    let read = under().read(&root("htb", "1:"), LAB, filters);
+    assert_eq!(error(read), Some(BandError::Foreign));
+}
+
+/// Two jobs, as the kernel lists them, with what a stranger hung on them.
+fn with_a_stranger(
+    place: &Place,
+    kernel: &Kernel,
+    (qdisc, class, filter): (&str, &str, &str),
+) -> Found {
+    let [qdiscs, classes, filters] = kernel.list();
+    let more = |list: &str, one: &str| match one {
+        "" => list.to_owned(),
+        one => list.trim_end_matches(']').to_owned() + "," + one + "]",
+    };
+    let classes = match class {
+        "" => classes,
+        class => format!("{classes}class htb {class} rate 1Mbit ceil 1Mbit burst 1b cburst 1b \n"),
+    };
+    place.read(&more(&qdiscs, qdisc), &classes, &more(&filters, filter)).unwrap()
+}
+
+#[test]
+fn what_a_stranger_hung_on_wefts_stays_with_what_it_hangs_on() {
+    for (place, mut kernel, major) in
+        [(place(OWN), Kernel::default(), "5745"), (under(), Kernel::lab(), "1")]
+    {
+        kernel.bring_to(&place, &Wanted::from([(3, 0), (7, 1)]));
+        let whole = place.removal(&kernel.read(&place));
+        let qdisc = format!(r#"{{"kind":"netem","handle":"9:","parent":"{major}:103"}}"#);
+        let class = format!("{major}:9999 parent {major}:103 prio 0");
+        let filter =
+            format!(r#"{{"pref":7,"options":{{"fh":"800::800","flowid":"{major}:103"}}}}"#);
+        for (stranger, name) in [
+            ((qdisc.as_str(), "", ""), "qdisc netem 9:"),
+            (("", class.as_str(), ""), "class"),
+            (("", "", filter.as_str()), "a filter of preference 7"),
+        ] {
+            let found = with_a_stranger(&place, &kernel, stranger);
+            assert!(found.stranger().is_some_and(|words| words.contains(name)), "{found:?}");
+            let lines = place.removal(&found);
+            let goes = |what: &str| lines.iter().any(|line| line.contains(what));
+            assert!(!goes("qdisc del") && !goes(":103"), "{lines:?}");
+            assert!(!goes(&format!("{:x}", place.mark.minor())), "it is known by it: {lines:?}");
+            assert!(goes(":207") && goes(":100") && goes("filter del"), "{lines:?}");
+            // Jobs may have bands all the same.
+            assert_eq!(found.bands(&place), Some(Wanted::from([(3, 0), (7, 1)])));
+        }
+        // It has gone its way.
+        assert_eq!(place.removal(&kernel.read(&place)), whole);
+    }
+    // In a tree of Weft's own a class goes with the tree; beside those of a lab it is the lab's.
+    let mut kernel = Kernel::default();
+    kernel.bring_to(&place(OWN), &Wanted::from([(3, 0)]));
+    let found = with_a_stranger(&place(OWN), &kernel, ("", "5745:9999 parent 5745:2 prio 0", ""));
+    assert_eq!(found.stranger(), Some("class 5745:9999"));
+    let mut kernel = Kernel::lab();
+    kernel.bring_to(&under(), &Wanted::from([(3, 0)]));
+    let found = with_a_stranger(&under(), &kernel, ("", "1:9999 parent 1:1 prio 0", ""));
+    assert_eq!(found.stranger(), None);
+}
+
+/// By its mark a node finds what it left in another place, and nothing of others.
+#[test]
+fn a_tree_is_known_as_the_nodes_that_made_it() {
+    let wanted = Wanted::from([(3, 0)]);
+    let (mut own, mut lab) = (Kernel::default(), Kernel::lab());
+    own.bring_to(&place(OWN), &wanted);
+    lab.bring_to(&under(), &wanted);
+    let (mine, other) = (Mark::of("s0"), Mark::of("s1"));
+    let own = &own.list()[0];
+    assert_eq!(traces(own, mine).unwrap(), [Trace::Own("eth0".to_owned())]);
+    assert_eq!(traces(own, other).unwrap(), [], "another node's");
+    let [roots, classes, _] = lab.list();
+    assert_eq!(traces(&roots, mine).unwrap(), [Trace::Perhaps("eth0".to_owned(), 1)]);
+    assert_eq!(mine.parent(&classes, 1), ClassId::parse("1:1"));
+    assert_eq!((other.parent(&classes, 1), mine.parent(&classes, 2)), (None, None));
+    // Roots that Weft did not make, or not this version.
+    let roots = r#"[{"kind":"htb","handle":"5745:","dev":"a","root":true,"options":{"r2q":10}},
+        {"kind":"tbf","handle":"1:","dev":"b","root":true,"options":{}},
+        {"kind":"noqueue","handle":"0:","dev":"c","root":true,"options":{}},
+        {"kind":"htb","handle":"7:","dev":"d","parent":"1:1","options":{"r2q":10}}]"#;
+    assert_eq!(traces(roots, mine).unwrap(), []);
+    assert!(traces("no JSON", mine).is_err());
+    // A class of the mark's number that is not as Weft makes it.
+    let theirs = classes.replace("prio 7 rate 100Kbit", "prio 0 rate 1Mbit");
+    assert_ne!(theirs, classes);
+    assert_eq!(mine.parent(&theirs, 1), None);
 }
 
 #[test]
@@ -265,13 +367,29 @@ fn what_tc_says_when_it_fails_is_understood() {
 }
 
 #[test]
-fn what_waits_in_the_classes_of_jobs_is_counted() {
-    let text = "class htb 5745:1 parent 5745:2 prio 7 rate 100Kbit\n backlog 999b 1p requeues 0\n\
-                class htb 5745:103 parent 5745:2 prio 0 rate 100Kbit\n Sent 0 bytes 0 pkt\n \
-                backlog 15140b 10p requeues 0\n\
-                class htb 5745:207 parent 5745:2 prio 1 rate 100Kbit\n backlog 12Kb 10p requeues 0\n";
-    assert_eq!(backlog_bytes(&place(OWN), text), 15_140 + 12 * 1024);
-    assert_eq!(backlog_bytes(&place(OWN), ""), 0);
+fn what_the_kernel_counted_of_wefts_classes_is_read() {
+    let text = "class htb 5745:1 parent 5745:2 prio 7 rate 100Kbit ceil 1Mbit burst 1b cburst 1b\n \
+                Sent 700 bytes 7 pkt (dropped 0, overlimits 0 requeues 0)\n \
+                backlog 999b 1p requeues 0\n\
+                class htb 5745:103 parent 5745:2 prio 0 rate 100Kbit ceil 1Mbit burst 1b cburst \
+                1b\n Sent 15140 bytes 10 pkt (dropped 3, overlimits 0 requeues 0)\n \
+                backlog 12Kb 8p requeues 0\n lended: 3 borrowed: 0 giants: 0\n\
+                class htb 5745:2 root rate 1Mbit ceil 1Mbit burst 1b cburst 1b\n \
+                Sent 9 bytes 9 pkt (dropped 9, overlimits 0 requeues 0)\n backlog 9b 9p requeues \
+                0\n\
+                class htb 5745:104 parent 5745:9 prio 0 rate 1Kbit ceil 1Mbit burst 1b cburst 1b\n \
+                Sent 8 bytes 8 pkt (dropped 8, overlimits 0 requeues 0)\n";
+    let counts = counts(&place(OWN), text);
+    let facts = |minor: u16| {
+        let count = &counts[&minor];
+        [count.sent, count.sent_bytes, count.full, count.waiting, count.waiting_bytes]
+    };
+    assert_eq!(counts.len(), 2, "{counts:?}");
+    assert_eq!((facts(1), facts(0x103)), ([7, 700, 0, 1, 999], [10, 15_140, 3, 8, 12 * 1024]));
+    assert!(super::counts(&place(OWN), "").is_empty());
+    // Under another's class, number 1 is not Weft's.
+    let lab = text.replace("5745:2", "1:1").replace("5745:", "1:");
+    assert_eq!(super::counts(&under(), &lab).keys().collect::<Vec<_>>(), [&0x103]);
 }
 
 fn any_bands() -> impl Strategy<Value = Wanted> {

@@ -3,7 +3,7 @@
 use weft_wire::keys::{Number, Parts};
 
 use super::queue::{Item, Kind, List};
-use super::state::{Active, Core, NO_FLIGHT};
+use super::state::{Active, Core, Flight, NO_FLIGHT};
 use super::{CallError, Op, Presence, Sink};
 use crate::role::keys::pool::NONE;
 use crate::role::keys::store::Slot;
@@ -35,6 +35,9 @@ impl Core {
             apply(slot.value, op);
             let value = matches!(op, Op::Pull).then_some(&*slot.value);
             sink.done(call, key, value);
+            return Ok(());
+        }
+        if self.has_copies(index) && self.use_copy(slot, index, op, call, sink)? {
             return Ok(());
         }
         let (kind, value) = match op {
@@ -121,8 +124,9 @@ impl Core {
 
     /// Begins the next access, if none is in flight and the row is not on its way here.
     pub(super) fn launch(&mut self, active: u32) {
-        let Active { flight, localize, queue, .. } = &self.actives[active];
-        if localize.is_some() || flight.number.is_some() || queue.is_empty() {
+        let Active { flight, localize, queue, wants_copy, .. } = &self.actives[active];
+        let is_idle = queue.is_empty() && !wants_copy;
+        if localize.is_some() || flight.number.is_some() || is_idle {
             return;
         }
         self.unsent.mark(active);
@@ -138,8 +142,9 @@ impl Core {
 
     /// Merges the head of the queue into one access: `set? add* pull*`.
     fn merge(&mut self, active: u32) {
-        let Active { flight, queue, .. } = &mut self.actives[active];
-        *flight = NO_FLIGHT;
+        let may_take = self.may_take(self.actives[active].index);
+        let Active { flight, queue, wants_copy, .. } = &mut self.actives[active];
+        *flight = Flight { clock: self.clock, ..NO_FLIGHT };
         while let Some((_, item)) = self.operations.first(queue) {
             let fits = match item.kind {
                 Kind::Set => flight.parts == Parts::NONE,
@@ -160,13 +165,20 @@ impl Core {
             }
             self.operations.append(&mut flight.operations, place);
         }
+        if core::mem::take(wants_copy) {
+            flight.parts = flight.parts.with(Parts::PULL);
+        }
+        if may_take && flight.parts.contains(Parts::PULL) {
+            flight.parts = flight.parts.with(Parts::TAKE);
+        }
     }
 
     /// Runs what waits on the row, in order.
     pub(super) fn run_queue(&mut self, slot: &mut Slot<'_>, active: u32, sink: &mut impl Sink) {
         let mut queue = core::mem::replace(&mut self.actives[active].queue, List::EMPTY);
         let key = self.table.key(self.actives[active].index);
-        while let Some((place, Item { kind, call, .. })) = self.operations.pop(&mut queue) {
+        while let Some((place, item)) = self.operations.pop(&mut queue) {
+            let Item { kind, .. } = item;
             let value = self.operations.value(place);
             match kind {
                 Kind::Set => apply(slot.value, Op::Set(value)),
@@ -174,7 +186,8 @@ impl Core {
                 Kind::Pull | Kind::Localize => {}
             }
             self.operations.free(place);
-            sink.done(call, key, (kind == Kind::Pull).then_some(&*slot.value));
+            let value = (kind == Kind::Pull).then_some(&*slot.value);
+            self.finish(&item, key, value, sink);
         }
     }
 
@@ -184,10 +197,10 @@ impl Core {
         let key = self.table.key(*index);
         let mut done = core::mem::replace(flight, NO_FLIGHT);
         self.open.close(done.number);
-        while let Some((place, Item { kind, call, .. })) = self.operations.pop(&mut done.operations)
-        {
+        while let Some((place, item)) = self.operations.pop(&mut done.operations) {
             self.operations.free(place);
-            sink.done(call, key, if kind == Kind::Pull { value } else { None });
+            let value = if item.kind == Kind::Pull { value } else { None };
+            self.finish(&item, key, value, sink);
         }
     }
 
@@ -213,9 +226,10 @@ impl Core {
         }
         let mut is_ours = false;
         if self.actives[active].flight.number == number {
-            let Active { flight, queue, .. } = &mut self.actives[active];
+            let Active { flight, queue, wants_copy, .. } = &mut self.actives[active];
             let back = core::mem::replace(flight, NO_FLIGHT);
             self.operations.prepend(queue, back.operations);
+            *wants_copy |= back.parts.contains(Parts::PULL);
             self.open.close(number);
             is_ours = true;
             self.launch(active);

@@ -4,6 +4,7 @@
 //! | file | decides |
 //! | --- | --- |
 //! | `calls.rs` | what becomes of the application's operations |
+//! | `copies.rs` | intents and clocks: which rows come, and of which there are copies |
 //! | `owner.rs` | what others get: answers, rows, or a way on |
 //! | `moves.rs` | what happens when a row comes |
 //! | `claims.rs`, `blocks.rs` | what the box is told after it has begun a life |
@@ -19,6 +20,7 @@
 mod blocks;
 mod calls;
 mod claims;
+mod copies;
 mod join;
 mod moves;
 mod owner;
@@ -124,6 +126,10 @@ pub struct ProcessStats {
     pub drops: DropCounters,
     /// Operations that ran at once, on a row that was here.
     pub local: u64,
+    /// Operations on rows elsewhere that nobody waited for: pulls of copies, adds that leave later.
+    pub copied: u64,
+    /// Copies that came.
+    pub copies: u64,
     /// Operations that had to wait for a row or an answer.
     pub remote: u64,
     /// Accesses that left, without repeats.

@@ -5,10 +5,10 @@
 //! open; others are sent on.
 
 use arrayvec::ArrayVec;
-use weft_wire::keys::{At, Claim, Number, Row, RowEpoch, What, values};
+use weft_wire::keys::{At, Claim, Number, Parts, Row, RowEpoch, What, values};
 
 use super::owner::{Asked, Change, Value};
-use super::state::{Core, Remote};
+use super::state::{Active, Core, Remote};
 use super::{CallError, Sink};
 use crate::role::keys::config::KEPT_PER_KEY_MAX;
 use crate::role::keys::frames::{Kinship, To};
@@ -30,9 +30,11 @@ impl Core {
         sink: &mut impl Sink,
     ) {
         let active = self.place(index).active;
-        let is_awaited = active != NONE
-            && self.actives[active].localize.is_some()
-            && self.actives[active].localize == number;
+        let is_awaited = active != NONE && number.is_some() && {
+            let Active { localize, flight, .. } = &self.actives[active];
+            let takes = flight.parts.contains(Parts::TAKE);
+            *localize == number || takes && flight.number == number
+        };
         if is_awaited && !slot.is_held() {
             slot.lasts.fill(Number::NONE);
             for (process, last) in row.lasts() {
@@ -87,12 +89,13 @@ impl Core {
         epoch: RowEpoch,
         sink: &mut impl Sink,
     ) {
-        *slot.epoch = epoch;
+        (*slot.epoch, *slot.fresh) = (epoch, 0);
         sink.arrived(self.table.key(index), slot);
         let active = self.place(index).active;
         if active == NONE {
             return;
         }
+        self.actives[active].wants_copy = false;
         let me = usize::from(self.me);
         let flight = self.actives[active].flight;
         if flight.number.is_some() {
@@ -127,11 +130,10 @@ impl Core {
             // Lent out while it is served.
             let all = core::mem::take(&mut self.remote_values);
             let (set, add) = all[place as usize * 2 * row_len..][..2 * row_len].split_at(row_len);
-            let of = |part: weft_wire::keys::Parts, elements| {
+            let of = |part: Parts, elements| {
                 if parts.contains(part) { Value::Elements(elements) } else { Value::None }
             };
-            let set = of(weft_wire::keys::Parts::SET, set);
-            let add = of(weft_wire::keys::Parts::ADD, add);
+            let (set, add) = (of(Parts::SET, set), of(Parts::ADD, add));
             self.serve(slot, index, from, number, &Change { parts, set, add }, sink);
             self.remote_values = all;
             self.remotes.give_back(place);

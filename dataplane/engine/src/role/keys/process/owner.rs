@@ -87,7 +87,9 @@ impl Core {
         sink: &mut impl Sink,
     ) {
         let active = self.place(index).active;
-        if slot.is_held() {
+        if slot.is_held() && access.parts.contains(Parts::TAKE) && self.grants(slot, index, asked) {
+            self.give(slot, index, asked, sink);
+        } else if slot.is_held() {
             self.serve(slot, index, asked.from, asked.number, &Change::of(access), sink);
         } else if active != NONE && self.actives[active].localize.is_some() {
             if !self.queue_access(active, asked, access) {
@@ -271,7 +273,7 @@ impl Core {
             self.kept_row(place).1[usize::from(process)] = last;
         }
         self.kept_row(place).0.copy_from_slice(slot.value);
-        *slot.epoch = RowEpoch::NONE;
+        (*slot.epoch, *slot.fresh) = (RowEpoch::NONE, 0);
         self.learn_owner(index, to);
         self.places[index as usize].kept = place;
         self.unsent_kept.mark(place);

@@ -18,8 +18,9 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     pub(super) kind: Kind,
-    /// What its caller knows it by.
+    /// What its caller knows it by; the clock, if nobody waits for it.
     pub(super) call: u64,
+    pub(super) is_background: bool,
     next: u32,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Operations {
 
 impl Operations {
     pub(super) fn new(len: usize, row_len: usize) -> Self {
-        let item = Item { kind: Kind::Pull, call: 0, next: NONE };
+        let item = Item { kind: Kind::Pull, call: 0, is_background: false, next: NONE };
         Self { pool: Pool::new(len, &item), values: vec![0.0; len * row_len], row_len }
     }
 
@@ -64,10 +65,35 @@ impl Operations {
 
     /// Appends an operation; false when there are too many.
     pub(super) fn push(&mut self, list: &mut List, kind: Kind, call: u64, value: &[f32]) -> bool {
-        let Some(place) = self.pool.take(Item { kind, call, next: NONE }) else { return false };
+        let item = Item { kind, call, is_background: false, next: NONE };
+        let Some(place) = self.pool.take(item) else { return false };
         self.value_mut(place)[..value.len()].copy_from_slice(value);
         self.append(list, place);
         true
+    }
+
+    /// Appends an add that nobody waits for, called in this clock: to the last operation, if that
+    /// is another one. `None` when there are too many, else whether there is one more.
+    pub(super) fn push_background(
+        &mut self,
+        list: &mut List,
+        clock: u32,
+        value: &[f32],
+    ) -> Option<bool> {
+        let call = u64::from(clock);
+        if list.tail != NONE {
+            let Item { is_background, call: last, .. } = self.pool[list.tail];
+            if is_background && last == call {
+                let sum = self.value_mut(list.tail).iter_mut();
+                sum.zip(value).for_each(|(sum, term)| *sum += term);
+                return Some(false);
+            }
+        }
+        if !self.push(list, Kind::Add, call, value) {
+            return None;
+        }
+        self.pool[list.tail].is_background = true;
+        Some(true)
     }
 
     /// Appends an operation that was taken out of another list.

@@ -2,17 +2,17 @@
 
 use weft_wire::frame::UdpAddr;
 use weft_wire::header::{Header, Kind, Outcome};
-use weft_wire::keys::{Frame, What, values};
+use weft_wire::keys::{Access, Frame, Number, Parts, What, values};
 use weft_wire::{Epoch, Nanos};
 
 use super::owner::Asked;
-use super::state::Core;
+use super::state::{Core, Flight};
 use super::{Presence, Process, Sink};
 use crate::drops::DropReason;
 use crate::role::keys::check;
 use crate::role::keys::frames::To;
 use crate::role::keys::pool::NONE;
-use crate::role::keys::store::Store;
+use crate::role::keys::store::{Slot, Store};
 
 impl<S: Store> Process<S> {
     pub(super) fn take(
@@ -72,7 +72,15 @@ impl<S: Store> Process<S> {
                     });
                 }
             }
-            What::Answer => is_ours = core.take_answers(sender, frame, sink),
+            What::Answer => {
+                is_ours = false;
+                for answer in frame.accesses() {
+                    let Some(index) = core.table.index(answer.key) else { continue };
+                    is_ours |= store.with(index, |mut slot| {
+                        core.take_answer(&mut slot, index, (sender, head.number), &answer, sink)
+                    });
+                }
+            }
             What::Row => {
                 let To::Process(giver) = sender else { return Err(DropReason::WrongSource) };
                 for (process, floor) in frame.floors() {
@@ -190,32 +198,37 @@ impl Core {
         }
     }
 
-    /// Takes the answers to the accesses in flight; false when none is.
-    fn take_answers(&mut self, sender: To, frame: &Frame<'_>, sink: &mut impl Sink) -> bool {
-        let mut is_ours = false;
-        for answer in frame.accesses() {
-            let Some(index) = self.table.index(answer.key) else { continue };
-            let active = self.place(index).active;
-            if active == NONE || self.actives[active].flight.number != frame.head.number {
-                continue;
-            }
-            let asks = self.actives[active].flight.parts.contains(weft_wire::keys::Parts::PULL);
-            if asks != answer.value.is_some() {
-                continue;
-            }
-            is_ours = true;
-            if let To::Process(owner) = sender {
-                self.learn_owner(index, owner);
-            }
-            let mut value = core::mem::take(&mut self.scratch);
-            if let Some(octets) = answer.value {
-                value.iter_mut().zip(values(octets)).for_each(|(to, from)| *to = from);
-            }
-            self.complete(active, answer.value.map(|_| &value[..]), sink);
-            self.scratch = value;
-            self.launch(active);
-            self.retire(active);
+    /// Takes the answer to the access in flight; false when it is none.
+    fn take_answer(
+        &mut self,
+        slot: &mut Slot<'_>,
+        index: u32,
+        (sender, number): (To, Number),
+        answer: &Access<'_>,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let active = self.place(index).active;
+        if active == NONE || self.actives[active].flight.number != number {
+            return false;
         }
-        is_ours
+        let Flight { parts, clock, .. } = self.actives[active].flight;
+        if parts.contains(Parts::PULL) != answer.value.is_some() {
+            return false;
+        }
+        if let To::Process(owner) = sender {
+            self.learn_owner(index, owner);
+        }
+        let mut value = core::mem::take(&mut self.scratch);
+        if let Some(octets) = answer.value {
+            value.iter_mut().zip(values(octets)).for_each(|(to, from)| *to = from);
+        }
+        self.complete(active, answer.value.map(|_| &value[..]), sink);
+        if answer.value.is_some() && self.has_copies(index) {
+            self.renew_copy(slot, active, clock, &value, sink);
+        }
+        self.scratch = value;
+        self.launch(active);
+        self.retire(active);
+        true
     }
 }

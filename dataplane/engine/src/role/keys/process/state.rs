@@ -1,7 +1,9 @@
 //! What a process remembers besides rows: keys that it asks for, copies that it keeps, numbers.
 
+use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use weft_wire::frame::UdpAddr;
 use weft_wire::keys::{Number, Parts, RowEpoch};
@@ -55,6 +57,15 @@ pub(super) struct Core {
     kept_values: Vec<f32>,
     kept_lasts: Vec<Number>,
     pub(super) operations: Operations,
+    /// The clock of this process, from 1, and how much older a copy may be.
+    pub(super) clock: u32,
+    pub(super) staleness: u32,
+    /// Places of keys of which there are to be copies as long as they are meant to be used.
+    pub(super) watched: Vec<u32>,
+    /// Intents whose time has not come: from, place, to.
+    pub(super) planned: BinaryHeap<Reverse<(u32, u32, u32)>>,
+    /// Adds that nobody waits for, of earlier clocks and of the present one.
+    pub(super) background: [u32; 2],
     pub(super) unsent: Marks,
     pub(super) unsent_kept: Marks,
     pub(super) timers: Timers,
@@ -78,6 +89,9 @@ pub(super) struct Places {
     pub(super) restored: u16,
     /// Who had the row when this process last knew, or [`NOBODY`]. It may be wrong.
     owner: u8,
+    /// The clock in which the intent to use it ends.
+    pub(super) until: u32,
+    pub(super) is_watched: bool,
 }
 
 /// A key of which the row is not here and something is wanted.
@@ -90,6 +104,8 @@ pub(super) struct Active {
     pub(super) queue: List,
     /// Calls of localize that wait.
     pub(super) localizers: List,
+    /// A new copy is wanted with the next access.
+    pub(super) wants_copy: bool,
     pub(super) pause: Nanos,
 }
 
@@ -102,6 +118,8 @@ pub(super) struct Flight {
     pub(super) set: u32,
     pub(super) add: u32,
     pub(super) operations: List,
+    /// In which it was called.
+    pub(super) clock: u32,
 }
 
 pub(super) const NO_FLIGHT: Flight = Flight {
@@ -110,6 +128,7 @@ pub(super) const NO_FLIGHT: Flight = Flight {
     set: NONE,
     add: NONE,
     operations: List::EMPTY,
+    clock: 0,
 };
 
 /// An access of another process that waits for the row.
@@ -146,6 +165,7 @@ impl Core {
             localize: Number::NONE,
             queue: List::EMPTY,
             localizers: List::EMPTY,
+            wants_copy: false,
             pause: config.resend_min,
         };
         let kept = Kept {
@@ -156,7 +176,15 @@ impl Core {
             pause: config.resend_min,
             next: NONE,
         };
-        let places = Places { active: NONE, kept: NONE, lost: 0, restored: 0, owner: NOBODY };
+        let places = Places {
+            active: NONE,
+            kept: NONE,
+            lost: 0,
+            restored: 0,
+            owner: NOBODY,
+            until: 0,
+            is_watched: false,
+        };
         let mut session = Client::new(ClientConfig::every(HELLO_INTERVAL_NS, 0), life.max(1));
         session.begin(0, now);
         Self {
@@ -190,6 +218,11 @@ impl Core {
             kept_values: vec![0.0; transfers * row_len],
             kept_lasts: vec![Number::NONE; transfers * processes],
             operations: Operations::new(limits.queued_max as usize, row_len),
+            clock: 1,
+            staleness: config.staleness,
+            watched: Vec::with_capacity(table.key_count as usize),
+            planned: BinaryHeap::with_capacity(limits.intents_max as usize),
+            background: [0; 2],
             unsent: Marks::new(actives),
             unsent_kept: Marks::new(transfers),
             timers: Timers::new(actives),
@@ -236,6 +269,7 @@ impl Core {
             localize: Number::NONE,
             queue: List::EMPTY,
             localizers: List::EMPTY,
+            wants_copy: false,
             pause: self.resend.0,
         })?;
         self.places[index as usize].active = place;
@@ -244,8 +278,10 @@ impl Core {
 
     /// Forgets an active key of which nothing is wanted any more.
     pub(super) fn retire(&mut self, active: u32) {
-        let Active { index, flight, localize, queue, localizers, .. } = &self.actives[active];
+        let Active { index, flight, localize, queue, localizers, wants_copy, .. } =
+            &self.actives[active];
         let is_wanted = flight.number.is_some()
+            || *wants_copy
             || localize.is_some()
             || !queue.is_empty()
             || !localizers.is_empty();

@@ -13,6 +13,7 @@ use weft_wire::{JobId, Nanos};
 use super::*;
 use crate::random::Seed;
 
+mod copies;
 mod hostile;
 mod modes;
 mod rules;
@@ -116,6 +117,7 @@ impl Rig {
             remote_max: 4,
             transfers_max: 4,
             open_numbers_max: 16,
+            intents_max: 64,
         };
         let addrs: Vec<_> = (0..PROCESSES).map(|process| addr(Some(process))).collect();
         let make = |me| {
@@ -126,6 +128,7 @@ impl Rig {
                 processes: &addrs,
                 mode,
                 has_cache,
+                staleness: 1,
                 limits,
                 resend_min: Nanos::from_millis(1),
                 resend_max: Nanos::from_millis(8),
@@ -172,6 +175,22 @@ impl Rig {
         let now = self.now;
         let (engine, said) = self.process(process);
         engine.localize(key, call, said).unwrap();
+        engine.flush(now, said);
+        self.collect(process);
+    }
+
+    pub(super) fn intend(&mut self, process: u8, key: u64, from: u32, to: u32) {
+        self.change(process, |engine| engine.intend(key, from, to).unwrap());
+    }
+
+    pub(super) fn advance_clock(&mut self, process: u8) {
+        self.change(process, Process::advance_clock);
+    }
+
+    fn change(&mut self, process: u8, step: impl FnOnce(&mut Process<OwnStore>)) {
+        let now = self.now;
+        let (engine, said) = self.process(process);
+        step(engine);
         engine.flush(now, said);
         self.collect(process);
     }
