@@ -15,6 +15,7 @@ use weft_config::to_toml;
 use weft_io::Port as _;
 use weft_testbed::lab::topology::{LinkEnd, Star, Topology};
 use weft_testbed::lab::{self, LabName, netns, rootless};
+use weft_tests::live::run::weft;
 use weft_tests::live::{PATIENCE, program, skip, together};
 use weft_wire::hello::Overflow;
 
@@ -278,4 +279,73 @@ fn runs_of_frames_that_nothing_cuts_are_named() {
     });
     let said = complaints[0].as_deref().expect("the box sends runs of frames");
     assert!(said.contains("longer than its MTU of 1500") && said.contains("ethtool -K"), "{said}");
+}
+
+/// Where a path gets narrower during a run: at the worker's own interface, or beyond it, where
+/// nobody says a word.
+#[test]
+fn a_path_that_gets_narrower_in_a_run_is_named() {
+    let test = "a_path_that_gets_narrower_in_a_run_is_named";
+    for (io, node) in [(Io::Udp, "w0"), (Io::Udp, "s1"), (Io::AfPacket, "w0"), (Io::AfPacket, "s1")]
+    {
+        let Some(mut lab) = Lab::up(test, "narrow", 2, false) else { return };
+        let members = ["w0", "w1"].map(|host| SocketAddr::from((lab.ip(host), 7000)));
+        lab.start(PortSection::new(node::Io::Udp, lab.ip("a0")), &members);
+        let links = &lab.topology.links;
+        let link = links.iter().find(|link| link.ends.iter().any(|end| end.node == "w0"));
+        let ends = &link.expect("w0's link").ends;
+        let end = ends.iter().find(|end| (end.node == "w0") == (node == "w0")).expect("two ends");
+        let begun = Instant::now();
+        let errors = together(2, |rank| {
+            let io = if rank == 0 { io } else { Io::Udp };
+            let config = Config::new(members[usize::from(rank)], lab.box_addr()).rank(rank).io(io);
+            let config = Config { member_timeout: Duration::from_secs(4), ..config };
+            lab.within(["w0", "w1"][usize::from(rank)], || {
+                let mut session = Session::connect(&config).expect("the path is wide enough");
+                let mut rounds = 0;
+                loop {
+                    let mut values = integers(rank, rounds, 5_000);
+                    if let Err(error) = session.allreduce_i32(&mut values) {
+                        return error.to_string();
+                    }
+                    assert!(values == sums(2, rounds, 5_000), "round {rounds} of rank {rank}");
+                    rounds += 1;
+                    if rank == 0 && rounds == 50 {
+                        lab.tool(&end.node, "ip", &["link", "set", &end.interface, "mtu", "600"]);
+                    }
+                    assert!(begun.elapsed() < PATIENCE, "it goes on through a narrow path");
+                }
+            })
+        });
+        assert!(errors[0].contains("MTU"), "{io:?}, narrow at {node}: {}", errors[0]);
+    }
+}
+
+#[test]
+fn sums_are_measured_over_each_port_of_the_workers() {
+    let test = "sums_are_measured_over_each_port_of_the_workers";
+    if !rootless::is_privileged() {
+        skip(test, "run as root");
+        return;
+    }
+    let sizes = ["-b", "4K", "-e", "64K", "-f", "16", "-n", "2", "-w", "2,3", "--format", "json"];
+    for (ports, io, worker_io) in [
+        (&["--io", "shm"][..], "shm", "shm"),
+        (&["--io", "udp", "--worker-io", "af_packet"], "udp", "af_packet"),
+        (&["--io", "af_packet", "--worker-io", "af_packet"], "af_packet", "af_packet"),
+    ] {
+        let mut arguments = vec!["bench", "allreduce"];
+        arguments.extend(ports.iter().chain(&sizes));
+        let ended = weft(&arguments, PATIENCE);
+        assert_eq!(ended.code, Some(0), "{ports:?}: {}", ended.stderr);
+        let json = ended.json.expect("JSON");
+        let rows = json.as_array().expect("rows");
+        assert_eq!(rows.len(), 4, "{ports:?}: two sizes for two and for three workers");
+        for row in rows {
+            assert_eq!((&row["io"], &row["worker_io"]), (&io.into(), &worker_io.into()), "{row}");
+            assert_eq!(row["wrong"], 0, "{row}");
+        }
+    }
+    let ended = weft(&["bench", "allreduce", "--io=shm", "--worker-io=af_packet"], PATIENCE);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
 }

@@ -83,6 +83,14 @@ pub enum Error {
         /// What the port knows.
         complaint: String,
     },
+    /// As [`Error::Session`], and the path of full datagrams to the aggregator is gone.
+    #[error("the session ended: {error}; its path has become narrower since it began: {found}")]
+    Narrower {
+        /// How it ended.
+        error: WorkerError,
+        /// What a probe has found: [`WorkerError::MtuTooSmall`].
+        found: WorkerError,
+    },
     /// A round could not begin.
     #[error("could not begin a round: {0}")]
     Round(RoundError),

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::payload::Nothing;
 
 /// Longest sleep between looks at the engines' timers.
-const WAIT_NS_MAX: u64 = 10_000_000;
+pub(crate) const WAIT_NS_MAX: u64 = 10_000_000;
 /// Full bursts taken in without a look at the timers.
 const FULL_BURSTS_MAX: u32 = 64;
 
@@ -108,6 +108,23 @@ impl<P: Port> Io<P> {
             }
         }
         Ok(poll_event(workers))
+    }
+
+    /// Hands what has come to `take`; returns how many frames that was.
+    pub(crate) fn take(&mut self, mut take: impl FnMut(&mut [u8])) -> usize {
+        let now = self.now();
+        let received = self.port.rx_burst(now, &mut self.rx);
+        self.rx.iter_mut().for_each(|frame| take(frame.as_mut()));
+        self.port.free(&mut self.rx);
+        received
+    }
+
+    /// Sends a frame instead of what waits. It is lost if the port is full.
+    pub(crate) fn send(&mut self, now: Nanos, mut frame: P::Frame) {
+        self.port.free(&mut self.tx);
+        set_dscp(frame.as_mut(), self.dscp);
+        self.tx.push(frame);
+        self.port.tx_burst(now, &mut self.tx);
     }
 
     fn transmit(

@@ -43,6 +43,7 @@ mod io;
 pub mod keys;
 mod many;
 mod messages;
+mod narrow;
 pub mod payload;
 mod port;
 pub mod push;

@@ -6,6 +6,8 @@
 //! the group and forms it anew within that call; every worker comes to this at the same round, for
 //! all count the same chunks.
 
+mod exponents;
+
 use std::fmt;
 use std::time::Instant;
 
@@ -21,6 +23,7 @@ use crate::group::{self, Group};
 use crate::io::{Io, Workers};
 use crate::many::{Code, Layout, Many};
 use crate::messages::MessageCounter;
+use crate::narrow;
 use crate::payload::{Exponents, FixedPoint, Floats, Integers};
 use crate::port::WorkerPort;
 
@@ -135,7 +138,7 @@ impl<P: Port> Session<P> {
                     bf16: self.config.numbers == Numbers::Bf16,
                 };
                 let active = Workers { active: &mut self.group.data, other: None };
-                self.io.finish_round(active, &mut payload)?;
+                narrow::finish(&mut self.io, &self.config, active, &mut payload)?;
                 0
             }
         };
@@ -219,7 +222,7 @@ impl<P: Port> Session<P> {
         let mut payload = Many { kernels, layout, data: vectors, code, clamped: 0 };
         let group = &mut self.group;
         let active = Workers { active: &mut group.data, other: group.exponents.as_mut() };
-        self.io.finish_round(active, &mut payload)?;
+        narrow::finish(&mut self.io, &self.config, active, &mut payload)?;
         let clamped = payload.clamped;
         self.earlier.chunks_clamped += clamped;
         self.messages.note(vectors.iter().map(|vector| vector.len()), self.element_bytes());
@@ -248,7 +251,7 @@ impl<P: Port> Session<P> {
         };
         let group = &mut self.group;
         let active = Workers { active: &mut group.data, other: group.exponents.as_mut() };
-        self.io.finish_round(active, &mut payload)?;
+        narrow::finish(&mut self.io, &self.config, active, &mut payload)?;
         Ok(payload.clamped)
     }
 
@@ -275,7 +278,7 @@ impl<P: Port> Session<P> {
             clamped: 0,
         };
         let active = Workers { active: &mut self.group.data, other: None };
-        self.io.finish_round(active, &mut payload)?;
+        narrow::finish(&mut self.io, &self.config, active, &mut payload)?;
         let clamped = payload.clamped;
         self.earlier.chunks_clamped += clamped;
         self.messages.note([values.len()].into_iter(), 4);
@@ -359,46 +362,6 @@ impl<P: Port> Session<P> {
         u32::try_from(len.div_ceil(usize::from(self.group.lease.elements)))
             .map_err(|_| Error::Wrong("a vector of more than 2^32 chunks: sum it in parts"))
     }
-
-    /// One exponent per data chunk, the largest that any worker needs.
-    fn agree_on_exponents(&mut self, vectors: &[&mut [f32]]) -> Result<Vec<i32>, Error> {
-        let kernels = Kernels::detect();
-        let Group { exponents, lease, .. } = &self.group;
-        let block = usize::from(lease.elements);
-        let mut encoded = std::mem::take(&mut self.encoded);
-        encoded.clear();
-        let blocks = vectors.iter().flat_map(|vector| vector.chunks(block));
-        encoded.extend(blocks.map(|block| {
-            let exponent = quant::exponent_for(kernels.max_abs_f32(block), lease.fan_in);
-            quant::encode_exponent(exponent)
-        }));
-        let worker = exponents.as_ref().expect("block numbers have a row for exponents");
-        let lease = *worker.lease().expect("an open worker has a lease");
-        let elements = usize::from(lease.elements);
-        let chunks = u32::try_from(encoded.len().div_ceil(elements)).expect("fewer than values");
-        self.begin(true, chunks)?;
-        let mut payload = Integers {
-            kernels,
-            elements,
-            data: &mut encoded,
-            padding: quant::encode_exponent(quant::EXPONENT_MIN),
-            exponent: lease.exponent.unwrap_or(0),
-            clamped: 0,
-        };
-        let Group { data, exponents, .. } = &mut self.group;
-        let worker = exponents.as_mut().expect("block numbers have a row for exponents");
-        let active = Workers { active: worker, other: Some(data) };
-        self.io.finish_round(active, &mut payload)?;
-        check_offers(&encoded)?;
-        Ok(encoded)
-    }
-}
-
-/// Every worker has the same offers, so all end here together.
-fn check_offers(encoded: &[i32]) -> Result<(), Error> {
-    let is_legal = |offer: &i32| quant::decode_exponent(*offer).is_some();
-    let problem = "a worker of the group offered a block exponent outside -126 to 126";
-    if encoded.iter().all(is_legal) { Ok(()) } else { Err(Error::Wrong(problem)) }
 }
 
 /// Another life must not look like the last.
@@ -409,17 +372,4 @@ fn next_seed(seed: u64) -> u64 {
 fn report(begun: Instant, chunks: u32, chunks_clamped: u64) -> RoundReport {
     let duration_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
     RoundReport { duration_ns, chunks: u64::from(chunks), chunks_clamped }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_offer_that_is_no_exponent_ends_the_call() {
-        assert!(check_offers(&[-126, 0, 126]).is_ok());
-        for offer in [-127, 127, i32::MAX] {
-            assert!(matches!(check_offers(&[0, offer]), Err(Error::Wrong(_))), "{offer}");
-        }
-    }
 }

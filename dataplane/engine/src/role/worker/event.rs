@@ -101,6 +101,14 @@ pub enum LeaseFault {
     Changed,
 }
 
+impl WorkerError {
+    /// True when a round went on no more and nobody has said why.
+    #[must_use]
+    pub fn is_stall(&self) -> bool {
+        matches!(self, Self::MembersMissing { .. } | Self::BoxSilent | Self::Stuck)
+    }
+}
+
 impl fmt::Display for WorkerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
