@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
         IoName::AfPacket => Io::AfPacket,
         IoName::Dpdk => Io::Dpdk,
     };
-    let worker_io = arguments.worker_io.map_or(WorkerIo::beside(io), WorkerIoName::io);
+    let worker_io = arguments.worker_io.map_or_else(|| WorkerIo::beside(io), WorkerIoName::io);
     if arguments.worker_io.is_some() && matches!(io, Io::Memory | Io::Shm) {
         let problem = anyhow!("--worker-io goes with --io udp, af_packet or dpdk");
         return Err(Exit::Usage.because(problem));
