@@ -10,8 +10,8 @@ use weft_control::{BandError, REST_BAND};
 use weft_io::bands::BandCounts;
 
 use super::{
-    BARE_MINOR, ClassId, FLOOR_BITS_PER_SEC, Family, Found, LINK_MINOR, OWN_MAJOR, Place, Problem,
-    REST_MINOR, Root, is_label, queue, split,
+    BARE_MINOR, ClassId, FLOOR_BITS_PER_SEC, Family, Found, LINK_MINOR, Mark, OWN_MAJOR, Place,
+    Problem, REST_MINOR, Root, is_label, queue, split,
 };
 
 impl Place {
@@ -43,8 +43,10 @@ impl Place {
         let root = root_of(&qdiscs);
         match (&root, self.root) {
             (RootQdisc::Default, Root::Own { .. }) => return Ok(found),
-            (RootQdisc::Htb(OWN_MAJOR), Root::Own { .. }) => found.has_root = true,
-            (RootQdisc::Htb(major), Root::Under(class)) if *major == class.major => {}
+            (RootQdisc::Htb(OWN_MAJOR, Some(r2q)), Root::Own { .. }) if Mark::is_one(*r2q) => {
+                found.has_root = true;
+            }
+            (RootQdisc::Htb(major, _), Root::Under(class)) if *major == class.major => {}
             (_, Root::Under(class)) => {
                 let words = format!("under {class}: there is {root} at the root");
                 return Err(Problem::bare(BandError::NoClass, words));
@@ -213,7 +215,8 @@ fn list(text: &str) -> Result<Vec<Value>, Problem> {
 enum RootQdisc {
     /// What the kernel gives by itself.
     Default,
-    Htb(u16),
+    /// Its handle, and its `r2q`.
+    Htb(u16, Option<u64>),
     /// Its kind and handle.
     Other(String),
 }
@@ -222,7 +225,13 @@ impl std::fmt::Display for RootQdisc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Default => f.write_str("nothing"),
-            Self::Htb(major) => write!(f, "qdisc htb {major:x}:"),
+            Self::Htb(OWN_MAJOR, _) => {
+                write!(
+                    f,
+                    "qdisc htb {OWN_MAJOR:x}:, which has Weft's handle, and no mark of Weft's,"
+                )
+            }
+            Self::Htb(major, _) => write!(f, "qdisc htb {major:x}:"),
             Self::Other(words) => write!(f, "qdisc {words}"),
         }
     }
@@ -236,7 +245,7 @@ fn root_of(qdiscs: &[Value]) -> RootQdisc {
     let major = ClassId::parse(handle).map_or(0, |id| id.major);
     match (root["kind"].as_str(), major) {
         (_, 0) => RootQdisc::Default,
-        (Some("htb"), major) => RootQdisc::Htb(major),
+        (Some("htb"), major) => RootQdisc::Htb(major, root["options"]["r2q"].as_u64()),
         (kind, _) => RootQdisc::Other(format!("{} {handle}", kind.unwrap_or("?"))),
     }
 }

@@ -222,6 +222,9 @@ const LAB: &str = "class htb 1:1 root rate 100Mbit ceil 100Mbit burst 15512b cbu
 fn what_is_somebody_elses_is_refused_by_its_name() {
     for (qdiscs, name) in [
         (root("htb", "1:"), "qdisc htb 1:"),
+        // Weft's handle, and what `tc` gives a root by itself.
+        (root("htb", "5745:"), "qdisc htb 5745:"),
+        (root("htb", "5745:").replace("{}", r#"{"r2q":10}"#), "no mark of Weft's"),
         (root("tbf", "5745:"), "qdisc tbf 5745:"),
         (root("netem", "8001:"), "qdisc netem 8001:"),
     ] {
@@ -258,8 +261,9 @@ fn what_is_somebody_elses_is_refused_by_its_name() {
     }
     let own = "class htb 5745:2 root rate 100Mbit ceil 100Mbit burst 15512b cburst 15512b \n\
                class htb 5745:1 parent 5745:2 prio 1 rate 30Mbit ceil 100Mbit burst 1b cburst 1b \n";
-    let read = place(OWN).read(&root("htb", "5745:"), own, "");
-    assert_eq!(error(read), Some(BandError::Foreign), "another root of this handle");
+    let marked = root("htb", "5745:").replace("{}", r#"{"r2q":659666742}"#);
+    let read = place(OWN).read(&marked, own, "");
+    assert_eq!(error(read), Some(BandError::Foreign), "another's class of the rest's number");
     assert_eq!(error(place(OWN).read("no JSON", "", "")), Some(BandError::Failed));
     // A filter of Weft's preference that is not Weft's.
     let filters = r#"[{"pref":22341,"options":{"fh":"801::800","flowid":"1:1"}}]"#;
