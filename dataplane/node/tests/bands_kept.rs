@@ -237,7 +237,7 @@ fn what_a_stranger_put_into_wefts_tree_is_not_removed_with_it() {
     rig.settled([Some(0), Some(1)]);
     let (_, log) = ended(node);
     assert!(stays(), "{}", rig.classes("vn0"));
-    assert!(log.contains("class 5745:9999 is somebody else's"), "{log}");
+    assert!(log.contains("class 5745:9999 under 5745:2 is somebody else's"), "{log}");
     // The next life may use the tree, and removes it when the stranger has gone.
     let node = rig.begin("bands-stranger", on("vn0"));
     rig.settled([Some(0), Some(1)]);
@@ -245,6 +245,33 @@ fn what_a_stranger_put_into_wefts_tree_is_not_removed_with_it() {
     rig.tc("class del dev vn0 classid 5745:9999");
     ended(node);
     assert!(rig.is_clean(), "{}", rig.tc("qdisc show dev vn0"));
+}
+
+/// A class under a job's takes the job's frames from it, and stays with it.
+#[test]
+fn what_a_stranger_put_under_a_jobs_class_is_told_and_keeps_that_class_alone() {
+    let Some(rig) = Rig::up("one") else { return };
+    let node = rig.begin("bands-under-a-job", on("vn0"));
+    rig.settled([Some(0), Some(1)]);
+    rig.tc("class add dev vn0 parent 5745:103 classid 5745:900 htb rate 1mbit quantum 1514");
+    rig.refused("s0: the interface has a queueing discipline of somebody else");
+    // What is taken away is.
+    rig.set(v1::BandPolicy::Fifo, 0);
+    rig.settled([None, None]);
+    rig.until("the others' classes go", || !rig.classes("vn0").contains(":207"));
+    let left = |id: &str| rig.classes("vn0").contains(&format!("class htb 5745:{id} "));
+    assert!(["1", "2", "103", "900"].into_iter().all(left) && !left("100"));
+    assert!(!rig.tc("filter show dev vn0 parent 5745:").contains("flowid"));
+    let (_, log) = ended(node);
+    assert!(log.contains("class 5745:900 under 5745:103 is somebody else's"), "{log}");
+    assert!(left("900"));
+    rig.set(v1::BandPolicy::One, 0);
+    let node = rig.begin("bands-under-a-job", on("vn0"));
+    rig.refused("s0: the interface has a queueing discipline of somebody else");
+    rig.tc("class del dev vn0 classid 5745:900");
+    rig.settled([Some(0), Some(1)]);
+    ended(node);
+    assert!(rig.is_clean(), "{}", rig.classes("vn0"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use weft_control::{BandError, Event};
 
 use super::counts::Counts;
 use super::jobs::{Asked, Jobs, answer};
-use super::tree::{Place, Problem, Root, Trace, traces};
+use super::tree::{Found, Place, Problem, Root, Trace, traces};
 use super::{ASKED_MAX, only, tc};
 use crate::control::NodeControl;
 
@@ -85,7 +85,8 @@ impl Applier {
 
     fn change(&mut self, asked: &[Asked]) {
         let (next, judged) = self.jobs.after(asked);
-        let outcome = self.apply(&next);
+        let is_given = asked.iter().any(|asked| asked.band.is_some());
+        let outcome = self.apply(&next, is_given);
         let is_bare = outcome.as_ref().is_err_and(|problem| problem.is_bare);
         for (asked, refused) in asked.iter().zip(judged) {
             // Where there is nothing of Weft's, nothing is to be taken away.
@@ -97,7 +98,10 @@ impl Applier {
         match outcome {
             Ok(()) => {
                 self.jobs = next;
-                self.is_well();
+                // Whether what the others have is lost, the next look says.
+                if is_given || self.jobs.is_empty() {
+                    self.is_well();
+                }
             }
             Err(problem) => {
                 self.say("a change is refused", &problem);
@@ -112,10 +116,14 @@ impl Applier {
         self.drained_by = is_over.then(|| Instant::now() + DRAIN_MAX);
     }
 
-    /// Brings the kernel to these bands, and sees that it has them.
-    fn apply(&mut self, next: &Jobs) -> Result<(), Problem> {
+    /// Brings the kernel to these bands, and sees that it has them. None is given where others
+    /// stand in the way of what is wanted; taken away they are all the same.
+    fn apply(&mut self, next: &Jobs, is_given: bool) -> Result<(), Problem> {
         let wanted = next.wanted();
         let found = tc::read(&self.place, &mut self.counts)?;
+        if let Some(words) = found.obstacle(&wanted).filter(|_| is_given) {
+            return Err(Problem::new(BandError::Foreign, format!("there is {words}")));
+        }
         let lines = self.place.lines(&found, &wanted);
         if lines.is_empty() {
             return Ok(());
@@ -136,7 +144,7 @@ impl Applier {
         let jobs = self.jobs.clone();
         let taken = match jobs.is_empty() {
             true => remove(&self.place, &mut self.counts),
-            false => self.apply(&jobs),
+            false => self.apply(&jobs, false),
         };
         // What failed in the first place may be why; that was said.
         if let Err(problem) = taken
@@ -151,15 +159,19 @@ impl Applier {
         self.look_at = Instant::now() + LOOK;
         let wanted = self.jobs.wanted();
         let found = tc::read(&self.place, &mut self.counts);
-        if found.as_ref().is_ok_and(|found| found.bands(&self.place) == Some(wanted)) {
+        let is_whole = |found: &Found| {
+            found.obstacle(&wanted).is_none() && found.bands(&self.place).as_ref() == Some(&wanted)
+        };
+        if found.as_ref().is_ok_and(is_whole) {
             return self.is_well();
         }
         let jobs = self.jobs.clone();
-        match found.and_then(|_| self.apply(&jobs)) {
+        match found.and_then(|_| self.apply(&jobs, true)) {
             Ok(()) => {
                 let (device, repairs) = (&self.place.device, self.control.count_band_repair());
                 weft_process::say!(
-                    "weft-node: bands on {device}: somebody had removed a part or all of them; they                      are installed again ({repairs} times since the start)"
+                    "weft-node: bands on {device}: somebody had removed a part or all of them; they \
+                     are installed again ({repairs} times since the start)"
                 );
                 self.is_well();
             }
@@ -224,10 +236,12 @@ impl Applier {
             let device = &place.device;
             match remove(&place, &mut Counts::default()) {
                 Ok(()) => weft_process::say!(
-                    "weft-node: bands on {device}: removed what an earlier life of this node had                      installed there, for another [bands]"
+                    "weft-node: bands on {device}: removed what an earlier life of this node had \
+                     installed there, for another [bands]"
                 ),
                 Err(problem) => weft_process::say!(
-                    "weft-node: bands on {device}: what an earlier life of this node had installed                      there is left as it is: {}: {}",
+                    "weft-node: bands on {device}: what an earlier life of this node had installed \
+                     there is left as it is: {}: {}",
                     problem.error,
                     problem.words
                 ),

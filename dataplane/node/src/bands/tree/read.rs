@@ -3,7 +3,7 @@
 //! `tc -j` lists queueing disciplines and filters; classes come as text, for iproute2 of Debian 12
 //! ignores `-j` there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use weft_control::{BandError, REST_BAND};
@@ -58,8 +58,10 @@ impl Place {
                 ));
             }
         }
+        let parents: BTreeSet<ClassId> =
+            classes.lines().filter_map(class).filter_map(|class| class.parent).collect();
         for class in classes.lines().filter_map(class) {
-            self.read_class(&class, &mut found)?;
+            self.read_class(&class, parents.contains(&class.id), &mut found)?;
         }
         if let Root::Under(class) = self.root
             && found.ceil.is_none()
@@ -91,7 +93,12 @@ impl Place {
         id.major == self.major() && is_of_tree
     }
 
-    fn read_class(&self, class: &Class<'_>, found: &mut Found) -> Result<(), Problem> {
+    fn read_class(
+        &self,
+        class: &Class<'_>,
+        is_inner: bool,
+        found: &mut Found,
+    ) -> Result<(), Problem> {
         let Class { id, parent, .. } = *class;
         if id.major != self.major() {
             return Ok(());
@@ -118,14 +125,23 @@ impl Place {
             let on = parent.filter(|parent| self.is_own(*parent));
             if found.has_root || on.is_some() {
                 let on = on.map_or(LINK_MINOR, |parent| parent.minor);
-                found.strangers.push((on, format!("class {id}")));
+                let under = parent.map_or(String::new(), |parent| format!(" under {parent}"));
+                found.strangers.push((on, format!("class {id}{under}")));
             }
             return Ok(());
         };
         // Whoever has a class of this number that is not as Weft makes them keeps it.
-        if parent != Some(self.parent()) || !class.is_of(band) {
+        let is_as_made = match is_inner {
+            // The kernel says no band of a class that has others under it.
+            true => class.prio.is_none() && class.is_floor(),
+            false => class.is_of(band),
+        };
+        if parent != Some(self.parent()) || !is_as_made {
             let words = format!("class {id} has a number of Weft's, and is not as Weft makes them");
             return Err(Problem::new(BandError::Foreign, words));
+        }
+        if is_inner {
+            found.inner.insert(id.minor);
         }
         match id.minor {
             REST_MINOR => found.has_rest = true,
@@ -182,8 +198,11 @@ pub(super) struct Class<'a> {
 impl Class<'_> {
     /// Whether it is as Weft makes those of a band.
     pub(super) fn is_of(&self, band: u8) -> bool {
-        let floor = format!("{}Kbit", FLOOR_BITS_PER_SEC / 1000);
-        self.rate == floor && self.prio == Some(band)
+        self.is_floor() && self.prio == Some(band)
+    }
+
+    fn is_floor(&self) -> bool {
+        self.rate == format!("{}Kbit", FLOOR_BITS_PER_SEC / 1000)
     }
 }
 

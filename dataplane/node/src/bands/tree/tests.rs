@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use weft_control::BandError;
 
@@ -278,12 +280,19 @@ fn with_a_stranger(
     (qdisc, class, filter): (&str, &str, &str),
 ) -> Found {
     let [qdiscs, classes, filters] = kernel.list();
+    let of_103 = format!("{:x}:103 parent {} ", place.major(), place.parent());
+    let inner = (of_103.clone() + "prio 0 ", of_103);
     let more = |list: &str, one: &str| match one {
         "" => list.to_owned(),
         one => list.trim_end_matches(']').to_owned() + "," + one + "]",
     };
     let classes = match class {
         "" => classes,
+        // The kernel says no band of one that has others under it.
+        class if class.contains(":103 prio") => format!(
+            "{}class htb {class} rate 1Mbit ceil 1Mbit burst 1b cburst 1b \n",
+            classes.replace(&inner.0, &inner.1)
+        ),
         class => format!("{classes}class htb {class} rate 1Mbit ceil 1Mbit burst 1b cburst 1b \n"),
     };
     place.read(&more(&qdiscs, qdisc), &classes, &more(&filters, filter)).unwrap()
@@ -312,8 +321,12 @@ fn what_a_stranger_hung_on_wefts_stays_with_what_it_hangs_on() {
             assert!(!goes("qdisc del") && !goes(":103"), "{lines:?}");
             assert!(!goes(&format!("{:x}", place.mark.minor())), "it is known by it: {lines:?}");
             assert!(goes(":207") && goes(":100") && goes("filter del"), "{lines:?}");
-            // Jobs may have bands all the same.
+            // Jobs may have bands all the same, but for those whose frames have no class any more.
             assert_eq!(found.bands(&place), Some(Wanted::from([(3, 0), (7, 1)])));
+            let in_the_way =
+                |wanted: &[(u8, u8)]| found.obstacle(&wanted.iter().copied().collect());
+            assert_eq!((in_the_way(&[(7, 1)]), in_the_way(&[])), (None, None));
+            assert_eq!(in_the_way(&[(3, 0), (7, 1)]), found.stranger().filter(|_| name == "class"));
         }
         // It has gone its way.
         assert_eq!(place.removal(&kernel.read(&place)), whole);
@@ -322,7 +335,7 @@ fn what_a_stranger_hung_on_wefts_stays_with_what_it_hangs_on() {
     let mut kernel = Kernel::default();
     kernel.bring_to(&place(OWN), &Wanted::from([(3, 0)]));
     let found = with_a_stranger(&place(OWN), &kernel, ("", "5745:9999 parent 5745:2 prio 0", ""));
-    assert_eq!(found.stranger(), Some("class 5745:9999"));
+    assert_eq!(found.stranger(), Some("class 5745:9999 under 5745:2"));
     let mut kernel = Kernel::lab();
     kernel.bring_to(&under(), &Wanted::from([(3, 0)]));
     let found = with_a_stranger(&under(), &kernel, ("", "1:9999 parent 1:1 prio 0", ""));
