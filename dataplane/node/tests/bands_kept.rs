@@ -118,8 +118,50 @@ fn what_is_removed_by_hand_comes_back_by_itself() {
     rig.settled([Some(0), Some(1)]);
     let (report, log) = ended(node);
     assert_eq!(report["host_bands"]["repairs"], 3, "{report}");
-    assert!(log.contains("bands on vn0: somebody had removed"), "{log}");
+    assert!(log.contains("bands on vn0: somebody had removed or changed"), "{log}");
     assert!(rig.is_clean());
+}
+
+#[test]
+fn what_is_changed_by_hand_is_put_right_and_a_filter_before_wefts_is_told() {
+    let Some(rig) = Rig::up("one") else { return };
+    let node = rig.begin("bands-changed", on("vn0"));
+    rig.settled([Some(0), Some(1)]);
+    let listed = || {
+        let filters = rig.tc("filter show dev vn0 parent 5745:");
+        let mut lines: Vec<String> = filters.lines().map(str::to_owned).collect();
+        // Bursts are not looked at: the kernel rounds them.
+        let classes = rig.classes("vn0");
+        lines.extend(classes.lines().map(|line| line.split(" burst").next().unwrap().to_owned()));
+        lines.sort();
+        lines
+    };
+    let before = listed();
+    let cable = "class change dev vn0 parent 5745: classid 5745:2 htb";
+    for lines in [
+        &[format!("{cable} rate 1mbit ceil 1mbit quantum 1514")][..],
+        &["class change dev vn0 parent 5745:2 classid 5745:103 htb rate 100kbit ceil 200kbit prio \
+           0 quantum 1514"
+            .to_owned()],
+        &["filter del dev vn0 parent 5745: protocol ip pref 22341 handle 802::3 u32".to_owned(),
+            "filter add dev vn0 parent 5745: protocol ip pref 22341 handle 802::3 u32 match ip \
+             dsfield 0xa0 0xfc flowid 5745:103"
+                .to_owned()],
+    ] {
+        lines.iter().for_each(|line| drop(rig.tc(line)));
+        assert_ne!(listed(), before, "{lines:?}");
+        rig.until("it is put right", || listed() == before);
+    }
+    rig.settled([Some(0), Some(1)]);
+    // One of somebody else that takes all frames first.
+    rig.tc("filter add dev vn0 parent 5745: protocol ip pref 7 u32 match u32 0 0 flowid 5745:1");
+    rig.refused("s0: the interface has a queueing discipline of somebody else");
+    rig.tc("filter del dev vn0 parent 5745: protocol ip pref 7");
+    rig.settled([Some(0), Some(1)]);
+    let (report, log) = ended(node);
+    assert_eq!(report["host_bands"]["repairs"], 3, "{report}");
+    assert!(log.contains("there is a filter of preference 7 to class 5745:1"), "{log}");
+    assert!(rig.is_clean(), "{}", rig.classes("vn0"));
 }
 
 #[test]

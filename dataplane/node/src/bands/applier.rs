@@ -2,8 +2,8 @@
 //!
 //! All that has been asked for by the time that the thread looks is one change: read what is there,
 //! run the lines that are missing, read again, and answer. A change that fails is taken back. While
-//! jobs have bands, it is looked every [`LOOK`] whether they still do: what somebody removed is
-//! installed again, and where that cannot be, their bands are told as lost until it can. The same
+//! jobs have bands, it is looked every [`LOOK`] whether they still do: what somebody removed or
+//! changed is as it was again, and where that cannot be, their bands are told as lost until it can. The same
 //! readings have the kernel's counts.
 
 use std::collections::BTreeMap;
@@ -154,7 +154,7 @@ impl Applier {
         }
     }
 
-    /// Installs again what somebody has removed.
+    /// Has what somebody removed or changed as it was again.
     fn look(&mut self) {
         self.look_at = Instant::now() + LOOK;
         let wanted = self.jobs.wanted();
@@ -170,8 +170,8 @@ impl Applier {
             Ok(()) => {
                 let (device, repairs) = (&self.place.device, self.control.count_band_repair());
                 weft_process::say!(
-                    "weft-node: bands on {device}: somebody had removed a part or all of them; they \
-                     are installed again ({repairs} times since the start)"
+                    "weft-node: bands on {device}: somebody had removed or changed a part or all \
+                     of them; they are as they were again ({repairs} times since the start)"
                 );
                 self.is_well();
             }

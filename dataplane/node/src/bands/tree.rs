@@ -28,6 +28,7 @@ pub(super) use read::{counts, failure};
 
 mod family;
 mod found;
+mod keys;
 mod mark;
 mod problem;
 mod read;
@@ -125,26 +126,31 @@ impl Place {
             self.base(found, &mut lines);
         }
         if !wanted.is_empty() && self.is_under() && !found.has_mark {
-            lines.push(self.class_line(self.mark.minor(), REST_BAND, found));
+            lines.push(self.class_line("add", self.mark.minor(), REST_BAND, found));
         }
         let bare = (!wanted.is_empty()).then_some((BARE_MINOR, 0));
         let of_jobs = wanted.iter().map(|(label, band)| (minor(*band, *label), *band));
         for (minor, band) in bare.into_iter().chain(of_jobs) {
-            if !found.classes.contains(&minor) {
-                lines.push(self.class_line(minor, band, found));
+            if let Some(verb) = verb(found.classes.contains(&minor), minor, found) {
+                lines.push(self.class_line(verb, minor, band, found));
             }
         }
         for (label, band) in in_order(found, wanted) {
             for family in Family::ALL {
                 let class = ClassId { major: self.major(), minor: family.minor(band, label) };
+                let handle_of_new = format!("::{label:x}");
                 match found.filters.get(&(family, label)) {
+                    // The kernel never changes what a filter matches.
+                    Some((handle, _)) if found.astray.contains(&(family, label)) => {
+                        lines.push(self.without_filter(family, handle));
+                        lines.push(self.filter_line("add", family, &handle_of_new, label, class));
+                    }
                     Some((_, has)) if *has == class => {}
                     Some((handle, _)) => {
                         lines.push(self.filter_line("replace", family, handle, label, class));
                     }
                     None => {
-                        let handle = format!("::{label:x}");
-                        lines.push(self.filter_line("add", family, &handle, label, class));
+                        lines.push(self.filter_line("add", family, &handle_of_new, label, class));
                     }
                 }
             }
@@ -196,18 +202,18 @@ impl Place {
                 self.mark.r2q()
             ));
         }
-        if !found.has_link {
+        if let Some(verb) = verb(found.has_link, LINK_MINOR, found) {
             lines.push(format!(
-                "class add dev {device} parent {OWN_MAJOR:x}: classid {link} htb rate {bits}bit \
+                "class {verb} dev {device} parent {OWN_MAJOR:x}: classid {link} htb rate {bits}bit \
                  ceil {bits}bit burst {burst} cburst {burst} quantum {quantum}"
             ));
         }
-        if !found.has_rest {
-            lines.push(self.class_line(REST_MINOR, REST_BAND, found));
+        if let Some(verb) = verb(found.has_rest, REST_MINOR, found) {
+            lines.push(self.class_line(verb, REST_MINOR, REST_BAND, found));
         }
     }
 
-    fn class_line(&self, minor: u16, band: u8, found: &Found) -> String {
+    fn class_line(&self, verb: &str, minor: u16, band: u8, found: &Found) -> String {
         let (device, parent) = (&self.device, self.parent());
         let id = ClassId { major: self.major(), minor };
         let [ceil, cburst] = match (self.root, &found.ceil) {
@@ -221,7 +227,7 @@ impl Place {
         };
         let frame = self.frame_bytes();
         format!(
-            "class add dev {device} parent {parent} classid {id} htb rate {FLOOR_BITS_PER_SEC}bit \
+            "class {verb} dev {device} parent {parent} classid {id} htb rate {FLOOR_BITS_PER_SEC}bit \
              ceil {ceil} burst {} cburst {cburst} quantum {frame} prio {band}",
             2 * frame
         )
@@ -254,6 +260,14 @@ impl Place {
             family.protocol(),
             family.preference()
         )
+    }
+}
+
+/// What brings a class to what it is to be; none where it is.
+fn verb(is_there: bool, minor: u16, found: &Found) -> Option<&'static str> {
+    match is_there {
+        false => Some("add"),
+        true => found.altered.contains(&minor).then_some("change"),
     }
 }
 

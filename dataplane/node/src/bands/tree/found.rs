@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{BARE_MINOR, ClassId, Family, Place, Root, Wanted, minor, split};
+use super::{
+    BARE_MINOR, ClassId, Family, LINK_MINOR, Place, REST_MINOR, Root, Wanted, minor, split,
+};
 
 /// What the kernel has, as far as it is Weft's.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -25,6 +27,12 @@ pub(in crate::bands) struct Found {
     pub(super) ceil: Option<[String; 2]>,
     /// Of these classes, those that have others under them: what is sent to one goes to the rest.
     pub(super) inner: BTreeSet<u16>,
+    /// Of these classes, and of the link's and the rest's, those that are at another rate.
+    pub(super) altered: BTreeSet<u16>,
+    /// Of these filters, those that match something else.
+    pub(super) astray: BTreeSet<(Family, u8)>,
+    /// In a tree of Weft's own, what somebody else has asked before Weft's filters.
+    pub(super) before: Option<String>,
     /// What others have hung on Weft's: on which class, and what it is.
     pub(super) strangers: Vec<(u16, String)>,
 }
@@ -46,6 +54,9 @@ impl Found {
     /// What others have put before frames that are to have these bands, for people.
     #[must_use]
     pub(in crate::bands) fn obstacle(&self, wanted: &Wanted) -> Option<&str> {
+        if let Some(before) = self.before.as_deref().filter(|_| !wanted.is_empty()) {
+            return Some(before);
+        }
         let of_jobs = wanted.iter().map(|(label, band)| minor(*band, *label));
         let bare = (!wanted.is_empty()).then_some(BARE_MINOR);
         let under = bare.into_iter().chain(of_jobs).find(|minor| self.inner.contains(minor))?;
@@ -58,13 +69,16 @@ impl Found {
     }
 
     /// The bands that labels have by the filters and classes that are there; none while a label has
-    /// but half of what it takes.
+    /// but half of what it takes, or has it otherwise than Weft makes it.
     #[must_use]
     pub(in crate::bands) fn bands(&self, place: &Place) -> Option<Wanted> {
         let major = place.major();
         let mut bands = Wanted::new();
         for ((family, label), (_, class)) in &self.filters {
-            let is_there = class.major == major && self.classes.contains(&class.minor);
+            let is_there = class.major == major
+                && self.classes.contains(&class.minor)
+                && !self.altered.contains(&class.minor)
+                && !self.astray.contains(&(*family, *label));
             let is_right = match family {
                 Family::BareV4 | Family::BareV6 => class.minor == BARE_MINOR,
                 Family::V4 | Family::V6 => split(class.minor).is_some_and(|(band, of_label)| {
@@ -78,7 +92,11 @@ impl Found {
         }
         let is_whole = self.filters.len() == bands.len() * Family::ALL.len();
         let has_base = match place.root {
-            Root::Own { .. } => !self.has_root || self.has_link && self.has_rest,
+            Root::Own { .. } => {
+                let is_altered =
+                    [LINK_MINOR, REST_MINOR].iter().any(|it| self.altered.contains(it));
+                !self.has_root || self.has_link && self.has_rest && !is_altered
+            }
             Root::Under(_) => self.has_mark || bands.is_empty(),
         };
         (is_whole && has_base).then_some(bands)

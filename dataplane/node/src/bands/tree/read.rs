@@ -11,7 +11,7 @@ use weft_io::bands::BandCounts;
 
 use super::{
     BARE_MINOR, ClassId, FLOOR_BITS_PER_SEC, Family, Found, LINK_MINOR, Mark, OWN_MAJOR, Place,
-    Problem, REST_MINOR, Root, is_label, queue, split,
+    Problem, REST_MINOR, Root, is_label, keys, queue, split,
 };
 
 impl Place {
@@ -60,6 +60,8 @@ impl Place {
         }
         let parents: BTreeSet<ClassId> =
             classes.lines().filter_map(class).filter_map(|class| class.parent).collect();
+        let link = classes.lines().filter_map(class).find(|class| class.id == self.parent());
+        found.ceil = link.map(|link| [link.ceil.to_owned(), link.cburst.to_owned()]);
         for class in classes.lines().filter_map(class) {
             self.read_class(&class, parents.contains(&class.id), &mut found)?;
         }
@@ -111,7 +113,11 @@ impl Place {
                 return Err(Problem::bare(BandError::NoClass, words));
             }
             found.has_link = true;
-            found.ceil = Some([class.ceil.to_owned(), class.cburst.to_owned()]);
+            if let Root::Own { rate_bytes_per_sec } = self.root
+                && ![class.rate, class.ceil].iter().all(|words| is_rate(words, rate_bytes_per_sec))
+            {
+                found.altered.insert(id.minor);
+            }
             return Ok(());
         }
         let band = match id.minor {
@@ -140,6 +146,13 @@ impl Place {
             let words = format!("class {id} has a number of Weft's, and is not as Weft makes them");
             return Err(Problem::new(BandError::Foreign, words));
         }
+        let is_ceil = match self.root {
+            Root::Own { rate_bytes_per_sec } => is_rate(class.ceil, rate_bytes_per_sec),
+            Root::Under(_) => found.ceil.as_ref().is_some_and(|[ceil, _]| ceil == class.ceil),
+        };
+        if !is_ceil && id.minor != self.mark.minor() {
+            found.altered.insert(id.minor);
+        }
         if is_inner {
             found.inner.insert(id.minor);
         }
@@ -152,16 +165,15 @@ impl Place {
     }
 
     fn read_filters(&self, text: &str, found: &mut Found) -> Result<(), Problem> {
-        for filter in &list(if text.trim().is_empty() { "[]" } else { text })? {
+        let text = if text.trim().is_empty() { "[]" } else { text };
+        let keys = keys::listed(text);
+        for (filter, keys) in list(text)?.iter().zip(keys) {
             let options = &filter["options"];
-            let class = options["flowid"].as_str().and_then(ClassId::parse);
+            let to = ["flowid", "classid"].iter().find_map(|name| options[*name].as_str());
+            let class = to.and_then(ClassId::parse);
             let preference = filter["pref"].as_u64().unwrap_or_default();
             let Some(family) = Family::of(preference) else {
-                // Each is listed several times; the one that leads somewhere counts.
-                if let Some(class) = class.filter(|class| self.is_own(*class)) {
-                    let words = format!("a filter of preference {preference} to class {class}");
-                    found.strangers.push((class.minor, words));
-                }
+                self.read_stranger(filter, preference, class, found);
                 continue;
             };
             found.tables.insert(family);
@@ -175,9 +187,37 @@ impl Place {
                 let words = format!("a filter of preference {preference}, Weft's, is {handle}");
                 return Err(Problem::new(BandError::Foreign, words));
             };
+            if keys.is_some_and(|keys| keys != family.keys(label)) {
+                found.astray.insert((family, label));
+            }
             found.filters.insert((family, label), (handle.to_owned(), class));
         }
         Ok(())
+    }
+
+    /// Each filter is listed several times; the one that says what it does counts.
+    fn read_stranger(
+        &self,
+        filter: &Value,
+        preference: u64,
+        class: Option<ClassId>,
+        found: &mut Found,
+    ) {
+        let options = &filter["options"];
+        let says = options.as_object().is_some_and(|options| !options.is_empty());
+        let class = class.filter(|class| self.is_own(*class));
+        // A filter on a root of Weft's own hangs on that.
+        if !says || !options["ht_divisor"].is_null() || class.is_none() && !found.has_root {
+            return;
+        }
+        let to = class.map_or(String::new(), |class| format!(" to class {class}"));
+        let words = format!("a filter of preference {preference}{to}");
+        let is_of_ip =
+            filter["protocol"].as_str().is_none_or(|of| ["all", "ip", "ipv6"].contains(&of));
+        if found.has_root && preference < Family::FIRST && is_of_ip {
+            found.before.get_or_insert_with(|| format!("{words}, before Weft's"));
+        }
+        found.strangers.push((class.map_or(LINK_MINOR, |class| class.minor), words));
     }
 }
 
@@ -204,6 +244,20 @@ impl Class<'_> {
     fn is_floor(&self) -> bool {
         self.rate == format!("{}Kbit", FLOOR_BITS_PER_SEC / 1000)
     }
+}
+
+/// Whether these are the kernel's words for a rate: whole units of it.
+pub(super) fn is_rate(words: &str, bytes_per_sec: u64) -> bool {
+    let digits = words.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &words[digits.len()..] {
+        "bit" => 1,
+        "Kbit" => 1_000,
+        "Mbit" => 1_000_000,
+        "Gbit" => 1_000_000_000,
+        "Tbit" => 1_000_000_000_000,
+        _ => return false,
+    };
+    digits.parse() == Ok(bytes_per_sec.saturating_mul(8) / unit)
 }
 
 /// Reads a line; none of it is about a class of HTB.
