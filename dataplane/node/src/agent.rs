@@ -31,7 +31,7 @@ use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
 
-use crate::bands::{Asked, Bands};
+use crate::bands::{self, Asked, Bands};
 use crate::cli::VERSION;
 use crate::control::NodeControl;
 use crate::durable::Resumed;
@@ -92,7 +92,7 @@ pub fn start(
     let tls = section.tls.as_ref().map(TlsFiles::from);
     let dialler =
         Dialler::new(&section.endpoint, tls.as_ref(), with).map_err(|error| failed(&error))?;
-    let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
+    let name = bands::name(config);
     let link = LinkAgent::new(link(config), control.account());
     let bands = Bands::start(config, &name, Arc::clone(&control))?;
     let state = NodeState::new(name, life, roles(config, resumed), holdings(config));

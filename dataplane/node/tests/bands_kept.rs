@@ -29,7 +29,7 @@ use nix::sys::signal::Signal;
 use rig::{RATE_BYTES_PER_SEC, Rig, enter, namespace};
 use serde_json::Value;
 use weft_config::controller::BandsConfig;
-use weft_config::node::BandsSection;
+use weft_config::node::{BandsBy, BandsSection};
 use weft_rpc::v1;
 
 fn on(device: &str) -> BandsSection {
@@ -255,6 +255,33 @@ fn what_an_earlier_life_left_elsewhere_is_removed_and_nothing_of_others() {
     assert_eq!(rig.tc("qdisc show dev vy0"), strangers);
     ended(node);
     assert!(rig.is_bare("vx0"));
+}
+
+/// A node whose file has no [bands] any more, or another one, removes what its earlier life left.
+#[test]
+fn what_an_earlier_life_left_is_removed_without_bands_in_the_file() {
+    let Some(rig) = Rig::up("one") else { return };
+    rig.add_cable("vx0");
+    let port = BandsSection {
+        by: BandsBy::Port,
+        device: None,
+        ..BandsSection::host(String::new(), Some(RATE_BYTES_PER_SEC))
+    };
+    for (name, section) in [("bands-out", None), ("bands-port", Some(port))] {
+        let former = rig.begin(name, on("vx0"));
+        rig.settled([Some(0), Some(1)]);
+        rig.kill(former);
+        assert!(!rig.is_bare("vx0"));
+        let node = rig.start(&rig.config(name, section));
+        rig.until("it is removed", || rig.is_bare("vx0"));
+        let (_, log) = ended(node);
+        assert!(log.contains("bands on vx0: removed what an earlier life"), "{log}");
+    }
+    // Where there is nothing, nothing is said.
+    let node = rig.start(&rig.config("bands-nothing", None));
+    std::thread::sleep(Duration::from_millis(200));
+    let (_, log) = ended(node);
+    assert!(!log.contains("earlier life"), "{log}");
 }
 
 #[test]

@@ -227,8 +227,9 @@ impl Place {
         };
         let frame = self.frame_bytes();
         format!(
-            "class {verb} dev {device} parent {parent} classid {id} htb rate {FLOOR_BITS_PER_SEC}bit \
-             ceil {ceil} burst {} cburst {cburst} quantum {frame} prio {band}",
+            "class {verb} dev {device} parent {parent} classid {id} htb rate \
+             {FLOOR_BITS_PER_SEC}bit ceil {ceil} burst {} cburst {cburst} quantum {frame} prio \
+             {band}",
             2 * frame
         )
     }

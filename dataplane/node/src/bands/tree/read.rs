@@ -4,6 +4,7 @@
 //! ignores `-j` there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use serde_json::Value;
 use weft_control::{BandError, REST_BAND};
@@ -166,7 +167,7 @@ impl Place {
 
     fn read_filters(&self, text: &str, found: &mut Found) -> Result<(), Problem> {
         let text = if text.trim().is_empty() { "[]" } else { text };
-        let keys = keys::listed(text);
+        let keys = keys::listed(text).into_iter().chain(iter::repeat(None));
         for (filter, keys) in list(text)?.iter().zip(keys) {
             let options = &filter["options"];
             let to = ["flowid", "classid"].iter().find_map(|name| options[*name].as_str());
