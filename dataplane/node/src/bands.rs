@@ -10,6 +10,7 @@ mod applier;
 mod counts;
 mod former;
 mod jobs;
+mod port;
 mod tc;
 mod tree;
 
@@ -28,6 +29,7 @@ use crate::control::NodeControl;
 use crate::error::NodeError;
 use applier::Applier;
 pub use jobs::Asked;
+pub use port::{PortBands, none};
 use tree::{ClassId, Mark, Place, Root};
 
 /// The way to the thread. Dropping it ends the thread, which removes what it installed.
