@@ -50,7 +50,7 @@ impl Family {
         let class = u32::from(label << 2);
         let of_label = |shift: u32| Key { at: 0, value: class << shift, mask: 0xfc << shift };
         let bare = |at: usize| {
-            let mask = u32::from(!(BARE_LEN - 1)) << if at % 4 == 0 { 16 } else { 0 };
+            let mask = u32::from(!(BARE_LEN - 1)) << if at.is_multiple_of(4) { 16 } else { 0 };
             Key { at: (at - at % 4) as u64, value: 0, mask }
         };
         let (label, bare) = match self {
