@@ -23,7 +23,7 @@ use tonic::Streaming;
 use tonic::transport::Endpoint;
 use weft_agent::{LinkAgent, NodeState, Report};
 use weft_config::node::{BandsBy, NodeConfig};
-use weft_control::{BandError, Command, Event, REST_BAND};
+use weft_control::Command;
 use weft_io::marks::JobMarks;
 use weft_rpc::convert;
 use weft_rpc::tls::{self, Dialler, TlsFiles};
@@ -31,7 +31,7 @@ use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
 
-use crate::bands::{Asked, Bands};
+use crate::bands::{self, Asked, Bands, PortBands};
 use crate::cli::VERSION;
 use crate::control::NodeControl;
 use crate::durable::Resumed;
@@ -92,7 +92,7 @@ pub fn start(
     let tls = section.tls.as_ref().map(TlsFiles::from);
     let dialler =
         Dialler::new(&section.endpoint, tls.as_ref(), with).map_err(|error| failed(&error))?;
-    let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
+    let name = bands::name(config);
     let link = LinkAgent::new(link(config), control.account());
     let bands = Bands::start(config, &name, Arc::clone(&control))?;
     let state = NodeState::new(name, life, roles(config, resumed), holdings(config));
@@ -105,7 +105,9 @@ pub fn start(
         refused: None,
         state: if config.bands.is_some() { state.with_bands() } else { state },
         bands,
-        is_banded: config.bands.as_ref().is_some_and(|section| section.by == BandsBy::Port),
+        of_port: (config.bands.as_ref())
+            .filter(|section| section.by == BandsBy::Port)
+            .map(|_| PortBands::default()),
         marks: control.marks(),
         control,
         link,
@@ -130,7 +132,7 @@ struct Agent {
     /// Its thread ends, and removes what it installed, with this.
     bands: Option<Bands>,
     /// The port itself has queues for bands.
-    is_banded: bool,
+    of_port: Option<PortBands>,
     control: Arc<NodeControl>,
     link: LinkAgent,
     log: Option<EventLog>,
@@ -308,19 +310,11 @@ impl Agent {
     /// Hands what concerns the host's link to whoever applies it, who answers.
     async fn set_band(&mut self, mut asked: Asked) {
         let Some(bands) = &self.bands else {
-            let Asked { job, band, .. } = asked;
-            let is_set = self.is_banded && self.marks.set_band(job, band.unwrap_or(REST_BAND));
-            let error = match self.is_banded {
-                true => BandError::OutOfRange,
-                false => BandError::NoBands,
+            let event = match &mut self.of_port {
+                Some(of_port) => of_port.set(asked, &self.marks),
+                None => bands::none(&asked),
             };
-            return self.control.tell(
-                job,
-                match is_set {
-                    true => Event::BandSet { band },
-                    false => Event::BandRefused { band, error },
-                },
-            );
+            return self.control.tell(asked.job, event);
         };
         while let Err(again) = bands.ask(asked) {
             if self.stop.load(Ordering::Relaxed) {

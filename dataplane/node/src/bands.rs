@@ -8,7 +8,9 @@
 
 mod applier;
 mod counts;
+mod former;
 mod jobs;
+mod port;
 mod tc;
 mod tree;
 
@@ -27,6 +29,7 @@ use crate::control::NodeControl;
 use crate::error::NodeError;
 use applier::Applier;
 pub use jobs::Asked;
+pub use port::{PortBands, none};
 use tree::{ClassId, Mark, Place, Root};
 
 /// The way to the thread. Dropping it ends the thread, which removes what it installed.
@@ -87,6 +90,32 @@ impl Drop for Bands {
         // One that has panicked has said so.
         let _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// The name by which a node knows what it installed.
+#[must_use]
+pub fn name(config: &NodeConfig) -> String {
+    let section = config.controller.as_ref().and_then(|section| section.name.as_ref());
+    section.unwrap_or(&config.node.name).clone()
+}
+
+/// Removes what an earlier life of the node installed, if this one applies no bands to its host's
+/// link: its file did then. Nothing is waited for, and nothing said where nothing is.
+pub fn forget(config: &NodeConfig) {
+    if config.bands.as_ref().is_some_and(|section| section.by == BandsBy::Host) {
+        return;
+    }
+    let mark = Mark::of(&name(config));
+    let work = move || match former::remove_all(mark, None) {
+        Err(problem) if problem.error != BandError::NoTool => weft_process::say!(
+            "weft-node: what bands an earlier life left is not known: {}: {}",
+            problem.error,
+            problem.words
+        ),
+        _ => {}
+    };
+    // Whoever has no thread has other worries, and the next life looks again.
+    let _ = std::thread::Builder::new().name("weft-bands".to_owned()).spawn(work);
 }
 
 /// The right to change an interface's bands, which a process has alone, as long as it keeps this.

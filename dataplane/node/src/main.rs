@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weft_config::StatsFormat;
 use weft_lane::Settings;
 use weft_node::agent;
+use weft_node::bands;
 use weft_node::cli::Invocation;
 use weft_node::config;
 use weft_node::control::NodeControl;
@@ -78,6 +79,7 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
 fn live(settings: &Settings, mut options: Options) -> Result<Report, NodeError> {
     let stored = Stored::open(settings)?;
     let is_over = Arc::new(AtomicBool::new(false));
+    bands::forget(&settings.config);
     let agent = if agent::is_wanted(&settings.config) {
         let control = Arc::new(NodeControl::of(settings));
         options.control = Some(Arc::clone(&control));

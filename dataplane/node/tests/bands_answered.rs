@@ -134,6 +134,21 @@ fn every_word_about_a_band_is_answered() {
             let said = controller.set(job, 3, band);
             assert_eq!(said, (job, band, answer.to_owned()), "{name}");
         }
+        // A band that is none, labels that are none, and one that another job has.
+        let taken = "BAND_ERROR_LABEL_TAKEN";
+        for (job, label, band, answer) in [
+            (0, 3, 7, none),
+            (0, 0, 1, none),
+            (0, 64, 1, none),
+            (0, u32::MAX, 1, none),
+            (0, 3, 1, ""),
+            (1, 3, 1, taken),
+            (1, 7, 1, ""),
+        ] {
+            let answer = if of_a_job.is_empty() { answer } else { of_a_job };
+            let said = controller.set(job, label, Some(band));
+            assert_eq!(said, (job, Some(band), answer.to_owned()), "{name} {label}");
+        }
         node.end(Signal::SIGINT);
     }
 }

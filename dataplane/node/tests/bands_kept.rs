@@ -29,7 +29,7 @@ use nix::sys::signal::Signal;
 use rig::{RATE_BYTES_PER_SEC, Rig, enter, namespace};
 use serde_json::Value;
 use weft_config::controller::BandsConfig;
-use weft_config::node::BandsSection;
+use weft_config::node::{BandsBy, BandsSection};
 use weft_rpc::v1;
 
 fn on(device: &str) -> BandsSection {
@@ -118,8 +118,50 @@ fn what_is_removed_by_hand_comes_back_by_itself() {
     rig.settled([Some(0), Some(1)]);
     let (report, log) = ended(node);
     assert_eq!(report["host_bands"]["repairs"], 3, "{report}");
-    assert!(log.contains("bands on vn0: somebody had removed"), "{log}");
+    assert!(log.contains("bands on vn0: somebody had removed or changed"), "{log}");
     assert!(rig.is_clean());
+}
+
+#[test]
+fn what_is_changed_by_hand_is_put_right_and_a_filter_before_wefts_is_told() {
+    let Some(rig) = Rig::up("one") else { return };
+    let node = rig.begin("bands-changed", on("vn0"));
+    rig.settled([Some(0), Some(1)]);
+    let listed = || {
+        let filters = rig.tc("filter show dev vn0 parent 5745:");
+        let mut lines: Vec<String> = filters.lines().map(str::to_owned).collect();
+        // Bursts are not looked at: the kernel rounds them.
+        let classes = rig.classes("vn0");
+        lines.extend(classes.lines().map(|line| line.split(" burst").next().unwrap().to_owned()));
+        lines.sort();
+        lines
+    };
+    let before = listed();
+    let cable = "class change dev vn0 parent 5745: classid 5745:2 htb";
+    for lines in [
+        &[format!("{cable} rate 1mbit ceil 1mbit quantum 1514")][..],
+        &["class change dev vn0 parent 5745:2 classid 5745:103 htb rate 100kbit ceil 200kbit prio \
+           0 quantum 1514"
+            .to_owned()],
+        &["filter del dev vn0 parent 5745: protocol ip pref 22341 handle 802::3 u32".to_owned(),
+            "filter add dev vn0 parent 5745: protocol ip pref 22341 handle 802::3 u32 match ip \
+             dsfield 0xa0 0xfc flowid 5745:103"
+                .to_owned()],
+    ] {
+        lines.iter().for_each(|line| drop(rig.tc(line)));
+        assert_ne!(listed(), before, "{lines:?}");
+        rig.until("it is put right", || listed() == before);
+    }
+    rig.settled([Some(0), Some(1)]);
+    // One of somebody else that takes all frames first.
+    rig.tc("filter add dev vn0 parent 5745: protocol ip pref 7 u32 match u32 0 0 flowid 5745:1");
+    rig.refused("s0: the interface has a queueing discipline of somebody else");
+    rig.tc("filter del dev vn0 parent 5745: protocol ip pref 7");
+    rig.settled([Some(0), Some(1)]);
+    let (report, log) = ended(node);
+    assert_eq!(report["host_bands"]["repairs"], 3, "{report}");
+    assert!(log.contains("there is a filter of preference 7 to class 5745:1"), "{log}");
+    assert!(rig.is_clean(), "{}", rig.classes("vn0"));
 }
 
 #[test]
@@ -215,6 +257,33 @@ fn what_an_earlier_life_left_elsewhere_is_removed_and_nothing_of_others() {
     assert!(rig.is_bare("vx0"));
 }
 
+/// A node whose file has no [bands] any more, or another one, removes what its earlier life left.
+#[test]
+fn what_an_earlier_life_left_is_removed_without_bands_in_the_file() {
+    let Some(rig) = Rig::up("one") else { return };
+    rig.add_cable("vx0");
+    let port = BandsSection {
+        by: BandsBy::Port,
+        device: None,
+        ..BandsSection::host(String::new(), Some(RATE_BYTES_PER_SEC))
+    };
+    for (name, section) in [("bands-out", None), ("bands-port", Some(port))] {
+        let former = rig.begin(name, on("vx0"));
+        rig.settled([Some(0), Some(1)]);
+        rig.kill(former);
+        assert!(!rig.is_bare("vx0"));
+        let node = rig.start(&rig.config(name, section));
+        rig.until("it is removed", || rig.is_bare("vx0"));
+        let (_, log) = ended(node);
+        assert!(log.contains("bands on vx0: removed what an earlier life"), "{log}");
+    }
+    // Where there is nothing, nothing is said.
+    let node = rig.start(&rig.config("bands-nothing", None));
+    std::thread::sleep(Duration::from_millis(200));
+    let (_, log) = ended(node);
+    assert!(!log.contains("earlier life"), "{log}");
+}
+
 #[test]
 fn what_a_stranger_put_into_wefts_tree_is_not_removed_with_it() {
     let Some(rig) = Rig::up("one") else { return };
@@ -237,7 +306,7 @@ fn what_a_stranger_put_into_wefts_tree_is_not_removed_with_it() {
     rig.settled([Some(0), Some(1)]);
     let (_, log) = ended(node);
     assert!(stays(), "{}", rig.classes("vn0"));
-    assert!(log.contains("class 5745:9999 is somebody else's"), "{log}");
+    assert!(log.contains("class 5745:9999 under 5745:2 is somebody else's"), "{log}");
     // The next life may use the tree, and removes it when the stranger has gone.
     let node = rig.begin("bands-stranger", on("vn0"));
     rig.settled([Some(0), Some(1)]);
@@ -245,6 +314,33 @@ fn what_a_stranger_put_into_wefts_tree_is_not_removed_with_it() {
     rig.tc("class del dev vn0 classid 5745:9999");
     ended(node);
     assert!(rig.is_clean(), "{}", rig.tc("qdisc show dev vn0"));
+}
+
+/// A class under a job's takes the job's frames from it, and stays with it.
+#[test]
+fn what_a_stranger_put_under_a_jobs_class_is_told_and_keeps_that_class_alone() {
+    let Some(rig) = Rig::up("one") else { return };
+    let node = rig.begin("bands-under-a-job", on("vn0"));
+    rig.settled([Some(0), Some(1)]);
+    rig.tc("class add dev vn0 parent 5745:103 classid 5745:900 htb rate 1mbit quantum 1514");
+    rig.refused("s0: the interface has a queueing discipline of somebody else");
+    // What is taken away is.
+    rig.set(v1::BandPolicy::Fifo, 0);
+    rig.settled([None, None]);
+    rig.until("the others' classes go", || !rig.classes("vn0").contains(":207"));
+    let left = |id: &str| rig.classes("vn0").contains(&format!("class htb 5745:{id} "));
+    assert!(["1", "2", "103", "900"].into_iter().all(left) && !left("100"));
+    assert!(!rig.tc("filter show dev vn0 parent 5745:").contains("flowid"));
+    let (_, log) = ended(node);
+    assert!(log.contains("class 5745:900 under 5745:103 is somebody else's"), "{log}");
+    assert!(left("900"));
+    rig.set(v1::BandPolicy::One, 0);
+    let node = rig.begin("bands-under-a-job", on("vn0"));
+    rig.refused("s0: the interface has a queueing discipline of somebody else");
+    rig.tc("class del dev vn0 classid 5745:900");
+    rig.settled([Some(0), Some(1)]);
+    ended(node);
+    assert!(rig.is_clean(), "{}", rig.classes("vn0"));
 }
 
 #[test]

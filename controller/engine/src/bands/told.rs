@@ -28,6 +28,8 @@ pub(super) struct Boxes {
     labelled: BTreeSet<(NodeId, JobId)>,
     /// Boxes that know labels of jobs that are gone.
     unlabelled: Vec<(NodeId, JobId)>,
+    /// Bands that boxes may have had when their streams ended, until they come again.
+    left: BTreeSet<(NodeId, JobId)>,
     /// When what was refused is told again.
     retry_ns: Option<u64>,
 }
@@ -71,6 +73,7 @@ pub struct BandStatus {
 impl Boxes {
     pub(super) fn attach(&mut self, node: NodeId, held: &[(JobId, u8)]) {
         self.detach(node);
+        self.left.retain(|(known, _)| *known != node);
         for (job, band) in held {
             // Its label is not known: what is wanted is told again, and what is not is taken away.
             let told = Told {
@@ -85,7 +88,9 @@ impl Boxes {
     }
 
     pub(super) fn detach(&mut self, node: NodeId) {
-        self.told.retain(|(known, _), _| *known != node);
+        let of_node = self.told.extract_if(.., |(known, _), _| *known == node);
+        let banded = of_node.filter(|(_, told)| told.band.or(told.has).is_some());
+        self.left.extend(banded.map(|(key, _)| key));
         self.labelled.retain(|(known, _)| *known != node);
     }
 
@@ -93,6 +98,7 @@ impl Boxes {
     pub(super) fn forget_label(&mut self, job: JobId) {
         let of_job = self.labelled.extract_if(.., |(_, known)| *known == job);
         self.unlabelled.extend(of_job);
+        self.left.retain(|(_, known)| *known != job);
     }
 
     pub(super) const fn retry_ns(&self) -> Option<u64> {
@@ -146,9 +152,18 @@ impl Controller {
     /// A job's band, for reports.
     pub(crate) fn band_status(&self, job: JobId) -> BandStatus {
         let status = self.bands.status(job, |node| self.nodes[node.index()].name().to_string());
-        if !self.bands.is_on || self.bands.policy == BandPolicy::Fifo || !status.refused.is_empty()
-        {
+        if !status.refused.is_empty() {
             return status;
+        }
+        if !self.bands.is_on || self.bands.policy == BandPolicy::Fifo {
+            let left = self.bands.boxes.left.iter().find(|(_, known)| *known == job);
+            let refused = left.map_or(String::new(), |(node, _)| {
+                let name = self.nodes[node.index()].name();
+                format!(
+                    "{name}: it has no stream; its host may still have the band that the job had"
+                )
+            });
+            return BandStatus { refused, ..status };
         }
         if status.label == 0 {
             let refused = format!(

@@ -2,11 +2,10 @@
 //!
 //! All that has been asked for by the time that the thread looks is one change: read what is there,
 //! run the lines that are missing, read again, and answer. A change that fails is taken back. While
-//! jobs have bands, it is looked every [`LOOK`] whether they still do: what somebody removed is
-//! installed again, and where that cannot be, their bands are told as lost until it can. The same
-//! readings have the kernel's counts.
+//! jobs have bands, it is looked every [`LOOK`] whether they still do: what somebody removed or
+//! changed is as it was again, and where that cannot be, their bands are told as lost until it can.
+//! The same readings have the kernel's counts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -14,9 +13,10 @@ use std::time::{Duration, Instant};
 use weft_control::{BandError, Event};
 
 use super::counts::Counts;
+use super::former::{self, remove};
 use super::jobs::{Asked, Jobs, answer};
-use super::tree::{Place, Problem, Root, Trace, traces};
-use super::{ASKED_MAX, only, tc};
+use super::tree::{Found, Place, Problem};
+use super::{ASKED_MAX, tc};
 use crate::control::NodeControl;
 
 pub(super) struct Applier {
@@ -49,7 +49,9 @@ impl Applier {
     }
 
     pub(super) fn run(mut self, asks: &Receiver<Asked>) {
-        self.remove_of_former();
+        if let Err(problem) = former::remove_all(self.place.mark, Some(&self.place)) {
+            self.say("what an earlier life left is not known", &problem);
+        }
         // What a former life sent is not this one's.
         if let Err(problem) = remove(&self.place, &mut Counts::default()) {
             self.say("what an earlier life left is not removed", &problem);
@@ -85,7 +87,8 @@ impl Applier {
 
     fn change(&mut self, asked: &[Asked]) {
         let (next, judged) = self.jobs.after(asked);
-        let outcome = self.apply(&next);
+        let is_given = asked.iter().any(|asked| asked.band.is_some());
+        let outcome = self.apply(&next, is_given);
         let is_bare = outcome.as_ref().is_err_and(|problem| problem.is_bare);
         for (asked, refused) in asked.iter().zip(judged) {
             // Where there is nothing of Weft's, nothing is to be taken away.
@@ -97,7 +100,10 @@ impl Applier {
         match outcome {
             Ok(()) => {
                 self.jobs = next;
-                self.is_well();
+                // Whether what the others have is lost, the next look says.
+                if is_given || self.jobs.is_empty() {
+                    self.is_well();
+                }
             }
             Err(problem) => {
                 self.say("a change is refused", &problem);
@@ -112,10 +118,14 @@ impl Applier {
         self.drained_by = is_over.then(|| Instant::now() + DRAIN_MAX);
     }
 
-    /// Brings the kernel to these bands, and sees that it has them.
-    fn apply(&mut self, next: &Jobs) -> Result<(), Problem> {
+    /// Brings the kernel to these bands, and sees that it has them. None is given where others
+    /// stand in the way of what is wanted; taken away they are all the same.
+    fn apply(&mut self, next: &Jobs, is_given: bool) -> Result<(), Problem> {
         let wanted = next.wanted();
         let found = tc::read(&self.place, &mut self.counts)?;
+        if let Some(words) = found.obstacle(&wanted).filter(|_| is_given) {
+            return Err(Problem::new(BandError::Foreign, format!("there is {words}")));
+        }
         let lines = self.place.lines(&found, &wanted);
         if lines.is_empty() {
             return Ok(());
@@ -136,7 +146,7 @@ impl Applier {
         let jobs = self.jobs.clone();
         let taken = match jobs.is_empty() {
             true => remove(&self.place, &mut self.counts),
-            false => self.apply(&jobs),
+            false => self.apply(&jobs, false),
         };
         // What failed in the first place may be why; that was said.
         if let Err(problem) = taken
@@ -146,20 +156,24 @@ impl Applier {
         }
     }
 
-    /// Installs again what somebody has removed.
+    /// Has what somebody removed or changed as it was again.
     fn look(&mut self) {
         self.look_at = Instant::now() + LOOK;
         let wanted = self.jobs.wanted();
         let found = tc::read(&self.place, &mut self.counts);
-        if found.as_ref().is_ok_and(|found| found.bands(&self.place) == Some(wanted)) {
+        let is_whole = |found: &Found| {
+            found.obstacle(&wanted).is_none() && found.bands(&self.place).as_ref() == Some(&wanted)
+        };
+        if found.as_ref().is_ok_and(is_whole) {
             return self.is_well();
         }
         let jobs = self.jobs.clone();
-        match found.and_then(|_| self.apply(&jobs)) {
+        match found.and_then(|_| self.apply(&jobs, true)) {
             Ok(()) => {
                 let (device, repairs) = (&self.place.device, self.control.count_band_repair());
                 weft_process::say!(
-                    "weft-node: bands on {device}: somebody had removed a part or all of them; they                      are installed again ({repairs} times since the start)"
+                    "weft-node: bands on {device}: somebody had removed or changed a part or all \
+                     of them; they are as they were again ({repairs} times since the start)"
                 );
                 self.is_well();
             }
@@ -203,51 +217,6 @@ impl Applier {
         }
     }
 
-    /// Removes what an earlier life of this node left in another place than the present one: its
-    /// file was changed meanwhile.
-    fn remove_of_former(&mut self) {
-        let all = tc::run(&["-j", "qdisc", "show"].map(str::to_owned), "");
-        let found = all.and_then(|text| traces(&text, self.place.mark));
-        let found = match found {
-            Ok(found) => found,
-            Err(problem) => return self.say("what an earlier life left is not known", &problem),
-        };
-        for trace in found.into_iter().take(TRACES_MAX) {
-            let Some(place) = self.place_of(trace) else { continue };
-            let is_here = place.device == self.place.device;
-            if is_here && place.is_same_as(&self.place) {
-                continue;
-            }
-            let only = (!is_here).then(|| only(&place.device)).transpose();
-            // Whoever else is there looks after it.
-            let Ok(_only) = only else { continue };
-            let device = &place.device;
-            match remove(&place, &mut Counts::default()) {
-                Ok(()) => weft_process::say!(
-                    "weft-node: bands on {device}: removed what an earlier life of this node had                      installed there, for another [bands]"
-                ),
-                Err(problem) => weft_process::say!(
-                    "weft-node: bands on {device}: what an earlier life of this node had installed                      there is left as it is: {}: {}",
-                    problem.error,
-                    problem.words
-                ),
-            }
-        }
-    }
-
-    fn place_of(&self, trace: Trace) -> Option<Place> {
-        let (device, root) = match trace {
-            Trace::Own(device) => (device, Root::Own { rate_bytes_per_sec: 0 }),
-            Trace::Perhaps(device, major) => {
-                let listing = ["class", "show", "dev", &device].map(str::to_owned);
-                let classes = tc::run(&listing, "").ok()?;
-                let parent = self.place.mark.parent(&classes, major)?;
-                (device, Root::Under(parent))
-            }
-        };
-        Some(Place { device, root, ..self.place.clone() })
-    }
-
     /// Tells the log of a problem, once until all is well or it is another one.
     fn say(&mut self, what: &str, problem: &Problem) {
         let device = &self.place.device;
@@ -259,30 +228,9 @@ impl Applier {
     }
 }
 
-/// Removes all that is Weft's in a place, and nothing else.
-fn remove(place: &Place, counts: &mut Counts) -> Result<(), Problem> {
-    let found = tc::read(place, counts)?;
-    if found.is_clean() {
-        return Ok(());
-    }
-    tc::batch(&place.removal(&found))?;
-    match found.stranger() {
-        None => {
-            counts.note(BTreeMap::new());
-            Ok(())
-        }
-        Some(stranger) => Err(Problem::new(
-            BandError::Foreign,
-            format!("{stranger} is somebody else's and hangs on Weft's, which stays with it"),
-        )),
-    }
-}
-
 /// How often it is looked whether all is there.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often it is looked whether the classes of jobs are empty, once nobody wants them.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 /// How long that is waited for.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
-/// HTB roots of a host that are looked at for what an earlier life left.
-const TRACES_MAX: usize = 256;

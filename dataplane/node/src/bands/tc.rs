@@ -1,7 +1,7 @@
 //! Runs `tc`. Decides nothing; every run ends, by itself or after [`TC_TIMEOUT`].
 
 use std::io::{ErrorKind, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use weft_control::BandError;
@@ -52,16 +52,20 @@ pub(super) fn run(arguments: &[String], input: &str) -> Result<String, Problem> 
         let reason = if is_absent { BandError::NoTool } else { BandError::Failed };
         Problem::new(reason, format!("starting tc: {error}"))
     })?;
-    let (is_good, stdout, stderr) = wait(child, input)
+    let (status, stdout, stderr) = wait(child, input)
         .map_err(|problem| Problem::new(BandError::Failed, format!("tc {words}: {problem}")))?;
-    if is_good {
+    if status.success() {
         return Ok(stdout);
     }
-    Err(Problem::new(failure(&stderr), format!("tc {words}: {}", stderr.trim())))
+    let why = match stderr.trim() {
+        "" => format!("it ended with {status} and said nothing"),
+        why => why.to_owned(),
+    };
+    Err(Problem::new(failure(&stderr), format!("tc {words}: {why}")))
 }
 
 /// Feeds a child and waits for it. What it is given, and what it says before it reads, fits a pipe.
-fn wait(mut child: Child, input: &str) -> Result<(bool, String, String), String> {
+fn wait(mut child: Child, input: &str) -> Result<(ExitStatus, String, String), String> {
     let stdin = child.stdin.take();
     // One that has failed already reads nothing; its words say why.
     let _ = stdin.map(|mut stdin| stdin.write_all(input.as_bytes()));
@@ -86,7 +90,7 @@ fn wait(mut child: Child, input: &str) -> Result<(bool, String, String), String>
     };
     let mut words = String::new();
     let _ = stderr.as_mut().map(|from| from.read_to_string(&mut words));
-    Ok((status.success(), reader.join().unwrap_or_default(), words))
+    Ok((status, reader.join().unwrap_or_default(), words))
 }
 
 /// How long one run may take.

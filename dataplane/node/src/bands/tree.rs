@@ -15,17 +15,20 @@
 //! filters; a tree that has exactly what is wanted needs no line; the lines for any tree that was
 //! begun lead to the wanted one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use weft_control::{JOB_BANDS, LABEL_MAX, REST_BAND};
 
 use family::Family;
+pub(super) use found::Found;
 pub(super) use mark::{Mark, Trace, traces};
 pub(super) use problem::Problem;
 pub(super) use read::{counts, failure};
 
 mod family;
+mod found;
+mod keys;
 mod mark;
 mod problem;
 mod read;
@@ -82,75 +85,6 @@ impl fmt::Display for ClassId {
 /// A job's label and band.
 pub(super) type Wanted = BTreeMap<u8, u8>;
 
-/// What the kernel has, as far as it is Weft's.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Found {
-    /// Weft's own root is there.
-    has_root: bool,
-    /// The link's class is there, in the tree of an own root.
-    has_link: bool,
-    /// So is the class of the rest.
-    has_rest: bool,
-    /// Classes of jobs and of frames without elements, by their minor numbers.
-    classes: BTreeSet<u16>,
-    /// Families of which there are filters, or were: the kernel keeps their tables.
-    tables: BTreeSet<Family>,
-    /// Where each filter sends its label, and its handle.
-    filters: BTreeMap<(Family, u8), (String, ClassId)>,
-    /// The class is there that says whose the others are, under a class of somebody else.
-    has_mark: bool,
-    /// The words for the rate of the class that job classes live under.
-    ceil: Option<[String; 2]>,
-    /// What others have hung on Weft's: on which class, and what it is.
-    strangers: Vec<(u16, String)>,
-}
-
-impl Found {
-    /// Nothing of Weft's is there.
-    #[must_use]
-    pub(super) fn is_clean(&self) -> bool {
-        let has_classes = self.has_mark || !self.classes.is_empty();
-        !self.has_root && !has_classes && self.tables.is_empty()
-    }
-
-    /// What others have hung on Weft's, which cannot be removed without it; the first, for people.
-    #[must_use]
-    pub(super) fn stranger(&self) -> Option<&str> {
-        self.strangers.first().map(|(_, words)| words.as_str())
-    }
-
-    fn is_held(&self, minor: u16) -> bool {
-        self.strangers.iter().any(|(on, _)| *on == minor)
-    }
-
-    /// The bands that labels have by the filters and classes that are there; none while a label has
-    /// but half of what it takes.
-    #[must_use]
-    pub(super) fn bands(&self, place: &Place) -> Option<Wanted> {
-        let major = place.major();
-        let mut bands = Wanted::new();
-        for ((family, label), (_, class)) in &self.filters {
-            let is_there = class.major == major && self.classes.contains(&class.minor);
-            let is_right = match family {
-                Family::BareV4 | Family::BareV6 => class.minor == BARE_MINOR,
-                Family::V4 | Family::V6 => split(class.minor).is_some_and(|(band, of_label)| {
-                    of_label == *label
-                        && bands.insert(*label, band).is_none_or(|other| other == band)
-                }),
-            };
-            if !(is_there && is_right) {
-                return None;
-            }
-        }
-        let is_whole = self.filters.len() == bands.len() * Family::ALL.len();
-        let has_base = match place.root {
-            Root::Own { .. } => !self.has_root || self.has_link && self.has_rest,
-            Root::Under(_) => self.has_mark || bands.is_empty(),
-        };
-        (is_whole && has_base).then_some(bands)
-    }
-}
-
 impl Place {
     /// Whether the same classes would be in the same place.
     #[must_use]
@@ -192,26 +126,31 @@ impl Place {
             self.base(found, &mut lines);
         }
         if !wanted.is_empty() && self.is_under() && !found.has_mark {
-            lines.push(self.class_line(self.mark.minor(), REST_BAND, found));
+            lines.push(self.class_line("add", self.mark.minor(), REST_BAND, found));
         }
         let bare = (!wanted.is_empty()).then_some((BARE_MINOR, 0));
         let of_jobs = wanted.iter().map(|(label, band)| (minor(*band, *label), *band));
         for (minor, band) in bare.into_iter().chain(of_jobs) {
-            if !found.classes.contains(&minor) {
-                lines.push(self.class_line(minor, band, found));
+            if let Some(verb) = verb(found.classes.contains(&minor), minor, found) {
+                lines.push(self.class_line(verb, minor, band, found));
             }
         }
         for (label, band) in in_order(found, wanted) {
             for family in Family::ALL {
                 let class = ClassId { major: self.major(), minor: family.minor(band, label) };
+                let handle_of_new = format!("::{label:x}");
                 match found.filters.get(&(family, label)) {
+                    // The kernel never changes what a filter matches.
+                    Some((handle, _)) if found.astray.contains(&(family, label)) => {
+                        lines.push(self.without_filter(family, handle));
+                        lines.push(self.filter_line("add", family, &handle_of_new, label, class));
+                    }
                     Some((_, has)) if *has == class => {}
                     Some((handle, _)) => {
                         lines.push(self.filter_line("replace", family, handle, label, class));
                     }
                     None => {
-                        let handle = format!("::{label:x}");
-                        lines.push(self.filter_line("add", family, &handle, label, class));
+                        lines.push(self.filter_line("add", family, &handle_of_new, label, class));
                     }
                 }
             }
@@ -263,18 +202,18 @@ impl Place {
                 self.mark.r2q()
             ));
         }
-        if !found.has_link {
+        if let Some(verb) = verb(found.has_link, LINK_MINOR, found) {
             lines.push(format!(
-                "class add dev {device} parent {OWN_MAJOR:x}: classid {link} htb rate {bits}bit \
+                "class {verb} dev {device} parent {OWN_MAJOR:x}: classid {link} htb rate {bits}bit \
                  ceil {bits}bit burst {burst} cburst {burst} quantum {quantum}"
             ));
         }
-        if !found.has_rest {
-            lines.push(self.class_line(REST_MINOR, REST_BAND, found));
+        if let Some(verb) = verb(found.has_rest, REST_MINOR, found) {
+            lines.push(self.class_line(verb, REST_MINOR, REST_BAND, found));
         }
     }
 
-    fn class_line(&self, minor: u16, band: u8, found: &Found) -> String {
+    fn class_line(&self, verb: &str, minor: u16, band: u8, found: &Found) -> String {
         let (device, parent) = (&self.device, self.parent());
         let id = ClassId { major: self.major(), minor };
         let [ceil, cburst] = match (self.root, &found.ceil) {
@@ -288,8 +227,9 @@ impl Place {
         };
         let frame = self.frame_bytes();
         format!(
-            "class add dev {device} parent {parent} classid {id} htb rate {FLOOR_BITS_PER_SEC}bit \
-             ceil {ceil} burst {} cburst {cburst} quantum {frame} prio {band}",
+            "class {verb} dev {device} parent {parent} classid {id} htb rate \
+             {FLOOR_BITS_PER_SEC}bit ceil {ceil} burst {} cburst {cburst} quantum {frame} prio \
+             {band}",
             2 * frame
         )
     }
@@ -321,6 +261,14 @@ impl Place {
             family.protocol(),
             family.preference()
         )
+    }
+}
+
+/// What brings a class to what it is to be; none where it is.
+fn verb(is_there: bool, minor: u16, found: &Found) -> Option<&'static str> {
+    match is_there {
+        false => Some("add"),
+        true => found.altered.contains(&minor).then_some("change"),
     }
 }
 

@@ -186,6 +186,14 @@ fn a_host_without_a_box_that_applies_bands_has_none() {
     assert!(why.starts_with("agent: it has no stream"), "{why}");
     let fifo = BandsConfig { policy: BandPolicy::Fifo, interval_s: 20 };
     controller.set_band_policy(3, fifo, None).unwrap();
+    // Nor has it heard that its jobs are to have none.
+    let now = bands(&controller);
+    assert!(
+        now[..2].iter().all(|(band, why)| band.is_none() && why.starts_with("agent: it has no"))
+    );
+    assert!(now[2..].iter().all(|job| *job == (None, String::new())), "{now:?}");
+    attach(&mut controller, "agent", true);
+    told(&mut controller, 4);
     assert!(bands(&controller).iter().all(|job| *job == (None, String::new())));
 }
 

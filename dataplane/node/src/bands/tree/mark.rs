@@ -29,6 +29,11 @@ impl Mark {
         self.0 & 0x1fff_ffff | 0x2000_0000
     }
 
+    /// Whether a root of this `r2q` was made by a node, of whatever name.
+    pub(super) const fn is_one(r2q: u64) -> bool {
+        r2q & 0xe000_0000 == 0x2000_0000
+    }
+
     /// As the number of a class: 15 bits, above all those of jobs.
     pub(super) const fn minor(self) -> u16 {
         (self.0 & 0x7fff) as u16 | 0x8000

@@ -3,15 +3,16 @@
 //! `tc -j` lists queueing disciplines and filters; classes come as text, for iproute2 of Debian 12
 //! ignores `-j` there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use serde_json::Value;
 use weft_control::{BandError, REST_BAND};
 use weft_io::bands::BandCounts;
 
 use super::{
-    BARE_MINOR, ClassId, FLOOR_BITS_PER_SEC, Family, Found, LINK_MINOR, OWN_MAJOR, Place, Problem,
-    REST_MINOR, Root, is_label, queue, split,
+    BARE_MINOR, ClassId, FLOOR_BITS_PER_SEC, Family, Found, LINK_MINOR, Mark, OWN_MAJOR, Place,
+    Problem, REST_MINOR, Root, is_label, keys, queue, split,
 };
 
 impl Place {
@@ -43,8 +44,10 @@ impl Place {
         let root = root_of(&qdiscs);
         match (&root, self.root) {
             (RootQdisc::Default, Root::Own { .. }) => return Ok(found),
-            (RootQdisc::Htb(OWN_MAJOR), Root::Own { .. }) => found.has_root = true,
-            (RootQdisc::Htb(major), Root::Under(class)) if *major == class.major => {}
+            (RootQdisc::Htb(OWN_MAJOR, Some(r2q)), Root::Own { .. }) if Mark::is_one(*r2q) => {
+                found.has_root = true;
+            }
+            (RootQdisc::Htb(major, _), Root::Under(class)) if *major == class.major => {}
             (_, Root::Under(class)) => {
                 let words = format!("under {class}: there is {root} at the root");
                 return Err(Problem::bare(BandError::NoClass, words));
@@ -56,8 +59,12 @@ impl Place {
                 ));
             }
         }
+        let parents: BTreeSet<ClassId> =
+            classes.lines().filter_map(class).filter_map(|class| class.parent).collect();
+        let link = classes.lines().filter_map(class).find(|class| class.id == self.parent());
+        found.ceil = link.map(|link| [link.ceil.to_owned(), link.cburst.to_owned()]);
         for class in classes.lines().filter_map(class) {
-            self.read_class(&class, &mut found)?;
+            self.read_class(&class, parents.contains(&class.id), &mut found)?;
         }
         if let Root::Under(class) = self.root
             && found.ceil.is_none()
@@ -89,7 +96,12 @@ impl Place {
         id.major == self.major() && is_of_tree
     }
 
-    fn read_class(&self, class: &Class<'_>, found: &mut Found) -> Result<(), Problem> {
+    fn read_class(
+        &self,
+        class: &Class<'_>,
+        is_inner: bool,
+        found: &mut Found,
+    ) -> Result<(), Problem> {
         let Class { id, parent, .. } = *class;
         if id.major != self.major() {
             return Ok(());
@@ -102,7 +114,11 @@ impl Place {
                 return Err(Problem::bare(BandError::NoClass, words));
             }
             found.has_link = true;
-            found.ceil = Some([class.ceil.to_owned(), class.cburst.to_owned()]);
+            if let Root::Own { rate_bytes_per_sec } = self.root
+                && ![class.rate, class.ceil].iter().all(|words| is_rate(words, rate_bytes_per_sec))
+            {
+                found.altered.insert(id.minor);
+            }
             return Ok(());
         }
         let band = match id.minor {
@@ -116,14 +132,30 @@ impl Place {
             let on = parent.filter(|parent| self.is_own(*parent));
             if found.has_root || on.is_some() {
                 let on = on.map_or(LINK_MINOR, |parent| parent.minor);
-                found.strangers.push((on, format!("class {id}")));
+                let under = parent.map_or(String::new(), |parent| format!(" under {parent}"));
+                found.strangers.push((on, format!("class {id}{under}")));
             }
             return Ok(());
         };
         // Whoever has a class of this number that is not as Weft makes them keeps it.
-        if parent != Some(self.parent()) || !class.is_of(band) {
+        let is_as_made = match is_inner {
+            // The kernel says no band of a class that has others under it.
+            true => class.prio.is_none() && class.is_floor(),
+            false => class.is_of(band),
+        };
+        if parent != Some(self.parent()) || !is_as_made {
             let words = format!("class {id} has a number of Weft's, and is not as Weft makes them");
             return Err(Problem::new(BandError::Foreign, words));
+        }
+        let is_ceil = match self.root {
+            Root::Own { rate_bytes_per_sec } => is_rate(class.ceil, rate_bytes_per_sec),
+            Root::Under(_) => found.ceil.as_ref().is_some_and(|[ceil, _]| ceil == class.ceil),
+        };
+        if !is_ceil && id.minor != self.mark.minor() {
+            found.altered.insert(id.minor);
+        }
+        if is_inner {
+            found.inner.insert(id.minor);
         }
         match id.minor {
             REST_MINOR => found.has_rest = true,
@@ -134,16 +166,15 @@ impl Place {
     }
 
     fn read_filters(&self, text: &str, found: &mut Found) -> Result<(), Problem> {
-        for filter in &list(if text.trim().is_empty() { "[]" } else { text })? {
+        let text = if text.trim().is_empty() { "[]" } else { text };
+        let keys = keys::listed(text).into_iter().chain(iter::repeat(None));
+        for (filter, keys) in list(text)?.iter().zip(keys) {
             let options = &filter["options"];
-            let class = options["flowid"].as_str().and_then(ClassId::parse);
+            let to = ["flowid", "classid"].iter().find_map(|name| options[*name].as_str());
+            let class = to.and_then(ClassId::parse);
             let preference = filter["pref"].as_u64().unwrap_or_default();
             let Some(family) = Family::of(preference) else {
-                // Each is listed several times; the one that leads somewhere counts.
-                if let Some(class) = class.filter(|class| self.is_own(*class)) {
-                    let words = format!("a filter of preference {preference} to class {class}");
-                    found.strangers.push((class.minor, words));
-                }
+                self.read_stranger(filter, preference, class, found);
                 continue;
             };
             found.tables.insert(family);
@@ -157,9 +188,37 @@ impl Place {
                 let words = format!("a filter of preference {preference}, Weft's, is {handle}");
                 return Err(Problem::new(BandError::Foreign, words));
             };
+            if keys.is_some_and(|keys| keys != family.keys(label)) {
+                found.astray.insert((family, label));
+            }
             found.filters.insert((family, label), (handle.to_owned(), class));
         }
         Ok(())
+    }
+
+    /// Each filter is listed several times; the one that says what it does counts.
+    fn read_stranger(
+        &self,
+        filter: &Value,
+        preference: u64,
+        class: Option<ClassId>,
+        found: &mut Found,
+    ) {
+        let options = &filter["options"];
+        let says = options.as_object().is_some_and(|options| !options.is_empty());
+        let class = class.filter(|class| self.is_own(*class));
+        // A filter on a root of Weft's own hangs on that.
+        if !says || !options["ht_divisor"].is_null() || class.is_none() && !found.has_root {
+            return;
+        }
+        let to = class.map_or(String::new(), |class| format!(" to class {class}"));
+        let words = format!("a filter of preference {preference}{to}");
+        let is_of_ip =
+            filter["protocol"].as_str().is_none_or(|of| ["all", "ip", "ipv6"].contains(&of));
+        if found.has_root && preference < Family::FIRST && is_of_ip {
+            found.before.get_or_insert_with(|| format!("{words}, before Weft's"));
+        }
+        found.strangers.push((class.map_or(LINK_MINOR, |class| class.minor), words));
     }
 }
 
@@ -180,9 +239,26 @@ pub(super) struct Class<'a> {
 impl Class<'_> {
     /// Whether it is as Weft makes those of a band.
     pub(super) fn is_of(&self, band: u8) -> bool {
-        let floor = format!("{}Kbit", FLOOR_BITS_PER_SEC / 1000);
-        self.rate == floor && self.prio == Some(band)
+        self.is_floor() && self.prio == Some(band)
     }
+
+    fn is_floor(&self) -> bool {
+        self.rate == format!("{}Kbit", FLOOR_BITS_PER_SEC / 1000)
+    }
+}
+
+/// Whether these are the kernel's words for a rate: whole units of it.
+pub(super) fn is_rate(words: &str, bytes_per_sec: u64) -> bool {
+    let digits = words.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &words[digits.len()..] {
+        "bit" => 1,
+        "Kbit" => 1_000,
+        "Mbit" => 1_000_000,
+        "Gbit" => 1_000_000_000,
+        "Tbit" => 1_000_000_000_000,
+        _ => return false,
+    };
+    digits.parse() == Ok(bytes_per_sec.saturating_mul(8) / unit)
 }
 
 /// Reads a line; none of it is about a class of HTB.
@@ -213,7 +289,8 @@ fn list(text: &str) -> Result<Vec<Value>, Problem> {
 enum RootQdisc {
     /// What the kernel gives by itself.
     Default,
-    Htb(u16),
+    /// Its handle, and its `r2q`.
+    Htb(u16, Option<u64>),
     /// Its kind and handle.
     Other(String),
 }
@@ -222,7 +299,13 @@ impl std::fmt::Display for RootQdisc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Default => f.write_str("nothing"),
-            Self::Htb(major) => write!(f, "qdisc htb {major:x}:"),
+            Self::Htb(OWN_MAJOR, _) => {
+                write!(
+                    f,
+                    "qdisc htb {OWN_MAJOR:x}:, which has Weft's handle, and no mark of Weft's,"
+                )
+            }
+            Self::Htb(major, _) => write!(f, "qdisc htb {major:x}:"),
             Self::Other(words) => write!(f, "qdisc {words}"),
         }
     }
@@ -236,7 +319,7 @@ fn root_of(qdiscs: &[Value]) -> RootQdisc {
     let major = ClassId::parse(handle).map_or(0, |id| id.major);
     match (root["kind"].as_str(), major) {
         (_, 0) => RootQdisc::Default,
-        (Some("htb"), major) => RootQdisc::Htb(major),
+        (Some("htb"), major) => RootQdisc::Htb(major, root["options"]["r2q"].as_u64()),
         (kind, _) => RootQdisc::Other(format!("{} {handle}", kind.unwrap_or("?"))),
     }
 }

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use weft_control::BandError;
 
@@ -72,6 +74,11 @@ impl Kernel {
                 let class = (parent, after("ceil"), after("cburst"), prio);
                 assert!(self.classes.insert(after("classid"), class).is_none(), "{line}");
             }
+            ("class", "change") => {
+                let class = self.classes.get_mut(&after("classid")).unwrap();
+                assert_eq!(class.0, after("parent"));
+                (class.1, class.2) = (after("ceil"), after("cburst"));
+            }
             ("class", "del") => {
                 let id = after("classid");
                 assert!(!self.filters.values().any(|to| *to == id), "in use: {line}");
@@ -116,8 +123,10 @@ impl Kernel {
             let at =
                 if parent.ends_with(':') { "root".to_owned() } else { format!("parent {parent}") };
             let prio = prio.as_ref().map_or(String::new(), |prio| format!("prio {prio} "));
+            // All have next to nothing of their own but the link's.
+            let rate = if parent.ends_with(':') { ceil } else { "100Kbit" };
             format!(
-                "class htb {id} {at} {prio}rate 100Kbit ceil {ceil} burst 3028b cburst {cburst} \n"
+                "class htb {id} {at} {prio}rate {rate} ceil {ceil} burst 3028b cburst {cburst} \n"
             )
         });
         let filters = self.filters.iter().map(|((pref, handle), to)| {
@@ -222,6 +231,9 @@ const LAB: &str = "class htb 1:1 root rate 100Mbit ceil 100Mbit burst 15512b cbu
 fn what_is_somebody_elses_is_refused_by_its_name() {
     for (qdiscs, name) in [
         (root("htb", "1:"), "qdisc htb 1:"),
+        // Weft's handle, and what `tc` gives a root by itself.
+        (root("htb", "5745:"), "qdisc htb 5745:"),
+        (root("htb", "5745:").replace("{}", r#"{"r2q":10}"#), "no mark of Weft's"),
         (root("tbf", "5745:"), "qdisc tbf 5745:"),
         (root("netem", "8001:"), "qdisc netem 8001:"),
     ] {
@@ -258,8 +270,9 @@ fn what_is_somebody_elses_is_refused_by_its_name() {
     }
     let own = "class htb 5745:2 root rate 100Mbit ceil 100Mbit burst 15512b cburst 15512b \n\
                class htb 5745:1 parent 5745:2 prio 1 rate 30Mbit ceil 100Mbit burst 1b cburst 1b \n";
-    let read = place(OWN).read(&root("htb", "5745:"), own, "");
-    assert_eq!(error(read), Some(BandError::Foreign), "another root of this handle");
+    let marked = root("htb", "5745:").replace("{}", r#"{"r2q":659666742}"#);
+    let read = place(OWN).read(&marked, own, "");
+    assert_eq!(error(read), Some(BandError::Foreign), "another's class of the rest's number");
     assert_eq!(error(place(OWN).read("no JSON", "", "")), Some(BandError::Failed));
     // A filter of Weft's preference that is not Weft's.
     let filters = r#"[{"pref":22341,"options":{"fh":"801::800","flowid":"1:1"}}]"#;
@@ -274,15 +287,109 @@ fn with_a_stranger(
     (qdisc, class, filter): (&str, &str, &str),
 ) -> Found {
     let [qdiscs, classes, filters] = kernel.list();
+    let of_103 = format!("{:x}:103 parent {} ", place.major(), place.parent());
+    let inner = (of_103.clone() + "prio 0 ", of_103);
     let more = |list: &str, one: &str| match one {
         "" => list.to_owned(),
         one => list.trim_end_matches(']').to_owned() + "," + one + "]",
     };
     let classes = match class {
         "" => classes,
+        // The kernel says no band of one that has others under it.
+        class if class.contains(":103 prio") => format!(
+            "{}class htb {class} rate 1Mbit ceil 1Mbit burst 1b cburst 1b \n",
+            classes.replace(&inner.0, &inner.1)
+        ),
         class => format!("{classes}class htb {class} rate 1Mbit ceil 1Mbit burst 1b cburst 1b \n"),
     };
     place.read(&more(&qdiscs, qdisc), &classes, &more(&filters, filter)).unwrap()
+}
+
+/// What somebody changed is put right, and needs no more lines then.
+#[test]
+fn what_is_changed_is_seen_and_put_right() {
+    let wanted = Wanted::from([(3, 0)]);
+    for (place, mut kernel, major, last) in
+        [(place(OWN), Kernel::default(), "5745", 4), (under(), Kernel::lab(), "1", 3)]
+    {
+        kernel.bring_to(&place, &wanted);
+        let whole = kernel.list();
+        for (at, minor) in ["103", "100", "1", "2"].into_iter().enumerate().take(last) {
+            let class = kernel.classes.get_mut(&format!("{major}:{minor}")).unwrap();
+            class.1 = "50000000bit".to_owned();
+            let found = kernel.read(&place);
+            let lines = place.lines(&found, &wanted);
+            // The lab's own class is the lab's to change, and Weft's follow it.
+            if at == 2 && place.is_under() {
+                assert!(lines.iter().all(|line| line.contains("ceil 50000000bit")), "{lines:?}");
+                assert_eq!(lines.len(), 2);
+                break;
+            }
+            assert_eq!(found.bands(&place), None, "{minor}");
+            assert!(lines.len() == 1 && lines[0].starts_with("class change"), "{lines:?}");
+            kernel.bring_to(&place, &wanted);
+            assert_eq!(kernel.list(), whole);
+        }
+    }
+    for (words, is_it) in [
+        ("123456Kbit", true),
+        ("123457Kbit", false),
+        ("123Mbit", true),
+        ("123456784bit", true),
+        ("123456785bit", false),
+        ("Mbit", false),
+        ("123456K", false),
+    ] {
+        assert_eq!(read::is_rate(words, 15_432_098), is_it, "{words}");
+    }
+}
+
+/// As iproute2 6.1 lists them.
+const FILTERS: &str = r#"[{"protocol":"ip","pref":22339,"kind":"u32","chain":0},
+{"protocol":"ip","pref":22339,"kind":"u32","chain":0,"options":{"fh":"800:","ht_divisor":1}},
+{"protocol":"ip","pref":22339,"kind":"u32","chain":0,"options":{"fh":"800::3","order":3,"key_ht":"800","bkt":"0","flowid":"5745:100","not_in_hw":true,"match":{"value":"c0000","mask":"fcffc0","offmask":"","off":0}}},
+{"protocol":"ipv6","pref":22340,"kind":"u32","chain":0,"options":{"fh":"801::3","order":3,"key_ht":"801","bkt":"0","flowid":"5745:100","not_in_hw":true,"match":{"value":"c00000","mask":"fc00000","offmask":"","off":0},"match":{"value":"0","mask":"ffc00000","offmask":"","off":4}}},
+{"protocol":"ip","pref":22341,"kind":"u32","chain":0,"options":{"fh":"802::3","order":3,"key_ht":"802","bkt":"0","flowid":"5745:103","not_in_hw":true,"match":{"value":"c0000","mask":"fc0000","offmask":"","off":0}}},
+{"protocol":"ipv6","pref":22342,"kind":"u32","chain":0,"options":{"fh":"803::3","order":3,"key_ht":"803","bkt":"0","flowid":"5745:103","not_in_hw":true,"match":{"value":"c00000","mask":"fc00000","offmask":"","off":0}}}]"#;
+
+#[test]
+fn a_filter_that_matches_something_else_is_made_anew() {
+    let place = place(OWN);
+    let wanted = Wanted::from([(3, 0)]);
+    let mut kernel = Kernel::default();
+    kernel.bring_to(&place, &wanted);
+    let [qdiscs, classes, _] = kernel.list();
+    let read = |filters: &str| place.read(&qdiscs, &classes, filters).unwrap();
+    let found = read(FILTERS);
+    assert_eq!((found.bands(&place), found.obstacle(&wanted)), (Some(wanted.clone()), None));
+    for (was, is, handle) in [
+        (r#""value":"c0000","mask":"fc0000""#, r#""value":"100000","mask":"fc0000""#, "802::3"),
+        (r#"{"value":"c0000","mask":"fcffc0""#, r#"{"value":"c0000","mask":"fc0000""#, "800::3"),
+        // One key of two.
+        (r#""mask":"ffc00000""#, r#""mask":"0""#, "801::3"),
+        (r#""mask":"fc00000","offmask":"","off":0},"#, r#""mask":"0","off":0},"#, "801::3"),
+    ] {
+        let found = read(&FILTERS.replacen(was, is, 1));
+        let lines = place.lines(&found, &wanted);
+        assert_eq!(found.bands(&place), None, "{is}");
+        assert!(lines.len() == 2 && lines[0].starts_with("filter del"), "{is}: {lines:?}");
+        assert!(lines[0].contains(handle) && lines[1].starts_with("filter add"), "{lines:?}");
+    }
+    // A stranger's filter that is asked before them, wherever it leads; one after them is none.
+    for (filter, is_before) in [
+        (r#"{"protocol":"all","pref":1,"options":{"fh":"804::800","flowid":"5745:1"}}"#, true),
+        (r#"{"protocol":"ip","pref":22338,"options":{"handle":1,"classid":"5745:1"}}"#, true),
+        (r#"{"protocol":"all","pref":1,"options":{"handle":1,"actions":[]}}"#, true),
+        (r#"{"protocol":"arp","pref":1,"options":{"fh":"804::800","flowid":"5745:1"}}"#, false),
+        (r#"{"protocol":"all","pref":22343,"options":{"fh":"804::8","flowid":"5745:1"}}"#, false),
+        (r#"{"protocol":"all","pref":1,"options":{"fh":"804:","ht_divisor":1}}"#, false),
+    ] {
+        let found = read(&FILTERS.replacen('[', &format!("[{filter},"), 1));
+        assert_eq!(found.obstacle(&wanted).is_some(), is_before, "{filter}");
+        assert_eq!(found.obstacle(&Wanted::new()), None);
+        let stays = !filter.contains("ht_divisor");
+        assert_eq!(found.stranger().is_some(), stays, "{filter}");
+    }
 }
 
 #[test]
@@ -308,8 +415,16 @@ fn what_a_stranger_hung_on_wefts_stays_with_what_it_hangs_on() {
             assert!(!goes("qdisc del") && !goes(":103"), "{lines:?}");
             assert!(!goes(&format!("{:x}", place.mark.minor())), "it is known by it: {lines:?}");
             assert!(goes(":207") && goes(":100") && goes("filter del"), "{lines:?}");
-            // Jobs may have bands all the same.
+            // Jobs may have bands all the same, but for those whose frames have no class any more.
             assert_eq!(found.bands(&place), Some(Wanted::from([(3, 0), (7, 1)])));
+            if name.starts_with("a filter") && !place.is_under() {
+                assert!(found.obstacle(&Wanted::from([(7, 1)])).is_some(), "it is asked first");
+                continue;
+            }
+            let in_the_way =
+                |wanted: &[(u8, u8)]| found.obstacle(&wanted.iter().copied().collect());
+            assert_eq!((in_the_way(&[(7, 1)]), in_the_way(&[])), (None, None));
+            assert_eq!(in_the_way(&[(3, 0), (7, 1)]), found.stranger().filter(|_| name == "class"));
         }
         // It has gone its way.
         assert_eq!(place.removal(&kernel.read(&place)), whole);
@@ -318,7 +433,7 @@ fn what_a_stranger_hung_on_wefts_stays_with_what_it_hangs_on() {
     let mut kernel = Kernel::default();
     kernel.bring_to(&place(OWN), &Wanted::from([(3, 0)]));
     let found = with_a_stranger(&place(OWN), &kernel, ("", "5745:9999 parent 5745:2 prio 0", ""));
-    assert_eq!(found.stranger(), Some("class 5745:9999"));
+    assert_eq!(found.stranger(), Some("class 5745:9999 under 5745:2"));
     let mut kernel = Kernel::lab();
     kernel.bring_to(&under(), &Wanted::from([(3, 0)]));
     let found = with_a_stranger(&under(), &kernel, ("", "1:9999 parent 1:1 prio 0", ""));
