@@ -132,6 +132,8 @@ impl Controller {
         let none = || Refusal::new("job", format!("there is no job {}", job.0));
         let known = self.reduces.get_mut(&job).ok_or_else(|| pushed.unwrap_or_else(none));
         let attached = known.and_then(|known| {
+            // A cohort that is over had other places, and must hear that it is over.
+            known.check_cohort(cohort).map_err(|problem| Refusal::new("cohort", problem))?;
             let place = known.address(rank).map(|address| address.ip());
             match (place, from) {
                 (Some(place), Some(from))
@@ -141,7 +143,7 @@ impl Controller {
                     Err(Refusal::new("rank", problem))
                 }
                 _ => known
-                    .attach(rank, life, cohort, position)
+                    .attach(rank, life, position)
                     .map_err(|problem| Refusal::new("cohort", problem)),
             }
         });

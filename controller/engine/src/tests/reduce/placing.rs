@@ -135,6 +135,31 @@ fn the_lease_and_the_hellos_are_those_of_the_places() {
     assert_eq!(from(2), Ok(()));
 }
 
+/// The controller ends when it has saved that a cohort is over, and before anybody has heard it.
+#[test]
+fn workers_of_a_cohort_that_is_over_hear_so_whoever_has_their_ranks_now() {
+    let mut config = uneven(Placement::Skew);
+    for (place, index) in config.reduces[0].places.iter_mut().zip(1..) {
+        place.address = SocketAddr::from(([10, 0, 0, index], 22500));
+    }
+    let mut rig = running(config.clone());
+    rounds(&mut rig, 5, EQUAL);
+    rig.leave(2, 4, 6);
+    assert_eq!(rig.status().placed, [1, 2, 4, 6], "all ranks are elsewhere than at [0, 3]");
+    let saved = rig.controller.poll_saved().expect("it has changed");
+    let mut rig = Rig::new(config, &saved);
+    let mut from = |cohort: u32, place: u8| {
+        let at = (CohortId(cohort), RoundPosition { next: 6, ..RoundPosition::default() });
+        let from = Some(core::net::IpAddr::from([10, 0, 0, place + 1]));
+        rig.controller.handle_reducer(JOB, Rank::new(1).unwrap(), (7, from), at)
+    };
+    let over = from(0, 3).unwrap_err();
+    assert_eq!((over.field, over.problem.as_str()), ("cohort", "bye"));
+    assert_eq!(from(2, 3).unwrap_err().field, "cohort", "of one that is not there yet");
+    assert_eq!(from(1, 3).unwrap_err().field, "rank", "of this one, from a place before");
+    assert_eq!(from(1, 2), Ok(()));
+}
+
 #[test]
 fn hosts_have_no_more_workers_than_slots_whatever_else_is_on_the_way() {
     let mut config = uneven(Placement::Consolidate);
