@@ -92,6 +92,14 @@ impl Controller {
             );
             return Err(ConfigError::new(format!("{at}places"), problem));
         }
+        if known.workers == Some(0) || known.before == Some(0) {
+            let problem = format!(
+                "are 0 of `{}`, as the state file has it, and there is always one; restore the \
+                 file, or move it away: the job then begins anew",
+                config.name
+            );
+            return Err(ConfigError::new(format!("{at}workers"), problem));
+        }
         let (workers, is_new) = (config.workers, known == &empty);
         self.reduces.insert(id, Reduce::new(config, node, known));
         if is_new && let Ok(places) = self.room_for(id, workers) {

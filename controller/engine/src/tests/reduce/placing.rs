@@ -208,6 +208,21 @@ fn places_outlive_the_controller() {
 }
 
 #[test]
+fn a_state_file_with_no_workers_is_refused_by_name() {
+    let mut rig = running(config(4, 2));
+    rig.leave(2, 4, 1);
+    let saved = rig.controller.poll_saved().expect("it has changed");
+    for change in
+        [(|job| job.workers = Some(0)) as fn(&mut SavedReduce), |job| job.before = Some(0)]
+    {
+        let mut saved = saved.clone();
+        change(saved.reduces.get_mut("digits").expect("it is saved"));
+        let refused = Controller::new(config(4, 2), &saved, built_in_policies()).map(|_| ());
+        assert_eq!(refused.unwrap_err().field, "reduce[0].workers");
+    }
+}
+
+#[test]
 fn a_configuration_with_fewer_places_than_workers_is_refused_and_begins_nothing_anew() {
     let mut rig = running(uneven(Placement::Skew));
     rig.resize(4).unwrap();
