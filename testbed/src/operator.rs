@@ -33,6 +33,20 @@ pub enum OperatorError {
     /// certificate that cannot be read.
     #[error("cannot call the controller")]
     Call(#[source] DialError),
+    /// So does the address, by itself.
+    #[error("cannot call the controller: `{endpoint}` {problem}")]
+    Address {
+        /// Where.
+        endpoint: String,
+        /// Why.
+        problem: &'static str,
+    },
+    /// It went before it answered a word.
+    #[error(
+        "the controller went before it answered; it may have heeded the word: `weft top --once` \
+         says what the job does, once it is back"
+    )]
+    Broken(#[source] tonic::Status),
     /// It was reached, and the two do not understand each other.
     #[error("cannot speak with the controller at {endpoint}: {problem}")]
     Foreign {
@@ -75,7 +89,12 @@ impl OperatorError {
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         match self {
-            Self::System(_) | Self::Call(_) | Self::Dial { .. } | Self::Foreign { .. } => true,
+            Self::Address { .. }
+            | Self::Broken(_)
+            | Self::System(_)
+            | Self::Call(_)
+            | Self::Dial { .. }
+            | Self::Foreign { .. } => true,
             Self::Unread { .. } | Self::Silent { .. } => false,
             // A stream that breaks in the middle is of no code of the controller's.
             Self::Said(status) => {
@@ -89,7 +108,7 @@ impl OperatorError {
     /// Whoever asked did so wrongly, or somewhere else than meant: nobody was called.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::Call(_))
+        matches!(self, Self::Call(_) | Self::Address { .. })
     }
 }
 
@@ -103,6 +122,9 @@ impl Operator {
         certs: Option<&Path>,
         timeout: Duration,
     ) -> Result<Self, OperatorError> {
+        if let Some(problem) = problem(endpoint, certs.is_some()) {
+            return Err(OperatorError::Address { endpoint: endpoint.to_owned(), problem });
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -183,6 +205,7 @@ impl Operator {
         let reply = self.wait(client.read(self.timed(v1::StatusRequest {})));
         reply.map(tonic::Response::into_inner).map_err(|error| match error {
             OperatorError::Silent { seconds } => OperatorError::Unread { seconds },
+            OperatorError::Broken(status) => OperatorError::Said(status),
             error => error,
         })
     }
@@ -211,6 +234,7 @@ impl Operator {
                     Some(problem) => {
                         OperatorError::Foreign { endpoint: self.endpoint.clone(), problem }
                     }
+                    None if is_broken(&status) => OperatorError::Broken(status),
                     None => OperatorError::Said(status),
                 },
             }
@@ -228,5 +252,58 @@ impl Operator {
     }
 }
 
+/// What was told is of the connection, and not the controller's own.
+fn is_broken(status: &tonic::Status) -> bool {
+    matches!(status.code(), tonic::Code::Unavailable | tonic::Code::Unknown)
+        && status.source().is_some()
+}
+
+/// How long nobody worked at a resize, whatever a controller says of its parts.
+#[must_use]
+pub const fn pause_ns(resize: &v1::Resize) -> u64 {
+    resize.checkpoint_ns.saturating_add(resize.lease_ns).saturating_add(resize.start_ns)
+}
+
+/// Why an endpoint cannot be called, as whoever writes it at a command line is told.
+fn problem(endpoint: &str, has_certs: bool) -> Option<&'static str> {
+    if endpoint.starts_with("https://") && !has_certs {
+        return Some("needs a certificate: give --certs FOLDER, as `weft certs` makes it");
+    }
+    let (_, rest) = endpoint.split_once("://")?;
+    let authority = rest.split('/').next()?;
+    // The colons in the brackets of an IPv6 address are of no port.
+    let (_, port) = authority.rsplit(']').next()?.rsplit_once(':')?;
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    (!is_port).then_some("has a port that is none: they are 1 to 65535")
+}
+
 /// How long one attempt to connect may take.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_nobody_can_have_is_told_from_one_where_nobody_is() {
+        let of = |endpoint| problem(endpoint, false);
+        for endpoint in ["http://10.0.0.1:22342", "http://[::1]:1", "http://h/", "http://[::1]"] {
+            assert_eq!(of(endpoint), None, "{endpoint}");
+        }
+        for endpoint in ["http://127.0.0.1:99999", "http://[::1]:0", "http://h:65536/x"] {
+            assert!(of(endpoint).is_some_and(|it| it.contains("port")), "{endpoint}");
+        }
+        assert!(of("https://h:1").is_some_and(|it| it.contains("--certs")));
+        assert_eq!(problem("https://h:1", true), None);
+        let wrong = Operator::dial("http://127.0.0.1:99999", None, DIAL_TIMEOUT);
+        assert!(wrong.is_err_and(|error| error.is_usage()));
+    }
+
+    #[test]
+    fn a_word_whose_connection_breaks_may_have_been_heeded() {
+        let broken = tonic::Status::from_error("transport error".into());
+        assert!(is_broken(&broken), "{broken:?}");
+        assert!(!is_broken(&tonic::Status::unavailable("its own word")));
+        assert!(OperatorError::Broken(broken).to_string().contains("weft top --once"));
+    }
+}

@@ -46,7 +46,8 @@ fn what_cannot_be_called_at_all_is_wrong_usage() {
         ("nonsense", &[][..], "is neither https:// nor http://"),
         ("http://", &[], "is no endpoint"),
         ("ftp://127.0.0.1:1", &[], "is neither https:// nor http://"),
-        (certs, &[], "needs a certificate"),
+        (certs, &[], "needs a certificate: give --certs"),
+        ("http://127.0.0.1:99999", &[], "has a port that is none"),
         ("http://127.0.0.1:1", &["--certs", "."], "does not use the certificate"),
         (certs, &["--certs", "not-there"], "cannot read not-there/ca.pem"),
     ] {

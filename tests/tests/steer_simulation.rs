@@ -34,6 +34,7 @@ fn seeds() {
         let moments = at_lease.chain(&seen.killed_at_save).chain(&seen.workers_killed);
         moments.for_each(|kills| assert!(*kills > 20, "{seen:?}"));
         assert!(seen.one_missing > 50 && seen.races > 100, "{seen:?}");
+        assert!(seen.moved > 20, "{seen:?}");
         assert!(seen.lost_named > 50 && seen.lost_replaced > 20, "{seen:?}");
         assert!(seen.slow_keeps > 20 && seen.given_up > seen.slow_keeps / 2, "{seen:?}");
     }

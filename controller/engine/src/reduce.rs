@@ -92,6 +92,14 @@ impl Controller {
             );
             return Err(ConfigError::new(format!("{at}places"), problem));
         }
+        if known.workers == Some(0) || known.before == Some(0) {
+            let problem = format!(
+                "are 0 of `{}`, as the state file has it, and there is always one; restore the \
+                 file, or move it away: the job then begins anew",
+                config.name
+            );
+            return Err(ConfigError::new(format!("{at}workers"), problem));
+        }
         let (workers, is_new) = (config.workers, known == &empty);
         self.reduces.insert(id, Reduce::new(config, node, known));
         if is_new && let Ok(places) = self.room_for(id, workers) {
@@ -132,6 +140,8 @@ impl Controller {
         let none = || Refusal::new("job", format!("there is no job {}", job.0));
         let known = self.reduces.get_mut(&job).ok_or_else(|| pushed.unwrap_or_else(none));
         let attached = known.and_then(|known| {
+            // A cohort that is over had other places, and must hear that it is over.
+            known.check_cohort(cohort).map_err(|problem| Refusal::new("cohort", problem))?;
             let place = known.address(rank).map(|address| address.ip());
             match (place, from) {
                 (Some(place), Some(from))
@@ -141,7 +151,7 @@ impl Controller {
                     Err(Refusal::new("rank", problem))
                 }
                 _ => known
-                    .attach(rank, life, cohort, position)
+                    .attach(rank, life, position)
                     .map_err(|problem| Refusal::new("cohort", problem)),
             }
         });

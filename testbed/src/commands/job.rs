@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use weft_testbed::operator::{Operator, OperatorError};
+use weft_testbed::operator::{Operator, OperatorError, pause_ns};
 
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
 
@@ -101,7 +101,7 @@ pub(crate) fn run(command: &JobCommand, format: Format) -> Outcome {
             Answer {
                 workers: Some(resize.to),
                 round: Some(resize.round),
-                pause_s: seconds(resize.checkpoint_ns + resize.lease_ns + resize.start_ns),
+                pause_s: seconds(pause_ns(&resize)),
                 checkpoint_s: seconds(resize.checkpoint_ns),
                 lease_s: seconds(resize.lease_ns),
                 start_s: seconds(resize.start_ns),

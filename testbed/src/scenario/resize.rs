@@ -60,6 +60,7 @@ pub struct KillSection {
     #[serde(default)]
     pub after_ms: u64,
     /// Instead of a time: as soon as the word has come to this step, by what the controller saved.
+    /// At `start` a worker is one of those that the word asked for, as soon as it is started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<WordStep>,
 }
@@ -82,6 +83,18 @@ pub enum WordStep {
     Start,
     /// The job is told to go on, after a pause.
     Resume,
+}
+
+impl KillSection {
+    /// It kills a worker, and no box.
+    #[must_use]
+    pub fn is_worker(&self) -> bool {
+        self.rank().is_some()
+    }
+
+    fn rank(&self) -> Option<u8> {
+        self.name.strip_prefix('w')?.parse().ok()
+    }
 }
 
 impl WordStep {
@@ -130,6 +143,19 @@ impl ResizeSection {
     #[must_use]
     pub fn host(&self, place: u8) -> String {
         self.hosts.get(usize::from(place)).map_or_else(|| format!("w{place}"), String::clone)
+    }
+
+    /// Workers that there are when one is killed: those that the word asked for from their start
+    /// on, and those before till then. After a time it may be either.
+    fn ranks(&self, kill: &KillSection, first: u8) -> u8 {
+        let widths = |words: usize| self.word.iter().take(words).rev().find_map(|it| it.workers);
+        let before = widths(kill.word).unwrap_or(first);
+        let after = widths(kill.word + 1).unwrap_or(first);
+        match kill.step {
+            Some(WordStep::Start) => after,
+            Some(_) => before,
+            None => before.max(after),
+        }
     }
 
     pub(super) fn validate(&self, scenario: &Scenario) -> Result<(), Problem> {
@@ -197,6 +223,11 @@ impl ResizeSection {
                 let reason = "is none that this word comes to: a pause comes to hold, stop, stand \
                               and resume, a resize to hold, stop, checkpoint, lease and start";
                 return refuse(&section, "step", reason);
+            }
+            let ranks = self.ranks(kill, job.workers);
+            if kill.rank().is_some_and(|rank| rank >= ranks) {
+                let reason = format!("is `{}`; there are {ranks} workers then", kill.name);
+                return refuse(&section, "box", reason);
             }
         }
         Ok(())

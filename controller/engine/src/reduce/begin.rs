@@ -70,14 +70,25 @@ impl Reduce {
 
     /// Gives up waiting for a cohort that does not begin. The first one nobody asked for.
     pub(super) fn check_begun(&mut self, now_ns: u64) {
-        if !self.is_awaited() || self.beginning.overdue.is_some() {
+        if !self.is_awaited() {
+            return;
+        }
+        if self.beginning.overdue.is_some() {
+            // It is told once; who looks sees what is missing by now.
+            self.beginning.overdue = Some(self.overdue_problem());
             return;
         }
         let since_ns = *self.beginning.since_ns.get_or_insert(now_ns);
         if now_ns.saturating_sub(since_ns) < self.begin_timeout_ns() {
             return;
         }
-        let problem = format!(
+        let problem = self.overdue_problem();
+        self.beginning.overdue = Some(problem.clone());
+        self.out.push(Out::Resized(Err(problem)));
+    }
+
+    fn overdue_problem(&self) -> String {
+        format!(
             "name: the {} workers of `{}` have not begun round {} within {} s: {}; start them, or \
              resize the job again",
             self.cohort.workers,
@@ -85,9 +96,7 @@ impl Reduce {
             self.cohort.from_round,
             self.config.begin_timeout_s,
             self.what_is_missing(),
-        );
-        self.beginning.overdue = Some(problem.clone());
-        self.out.push(Out::Resized(Err(problem)));
+        )
     }
 
     /// Why workers are not welcomed, if they are not.

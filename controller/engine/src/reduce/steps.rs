@@ -3,6 +3,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use weft_control::{Cohort, CohortId, Halt, JobState, RoundOrder, RoundPosition};
 use weft_wire::Rank;
@@ -14,23 +15,28 @@ use super::places::width;
 use crate::steered::{Resize, SteerError};
 
 impl Reduce {
-    /// A worker attaches. Which round a cohort's worker begins next it says itself.
+    /// A worker is of the cohort whose turn it is.
+    pub(crate) fn check_cohort(&self, cohort: CohortId) -> Result<(), String> {
+        let current = self.cohort.id;
+        match cohort.cmp(&current) {
+            Ordering::Less => Err("bye".into()),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => {
+                Err(format!("is {}; the job's workers are cohort {}", cohort.0, current.0))
+            }
+        }
+    }
+
+    /// A worker of the cohort attaches. Which round a cohort's worker begins next it says itself.
     pub(crate) fn attach(
         &mut self,
         rank: Rank,
         life: u64,
-        cohort: CohortId,
         position: RoundPosition,
     ) -> Result<(), String> {
         let current = self.cohort;
-        if cohort < current.id {
-            return Err("bye".into());
-        }
-        if cohort > current.id {
-            return Err(format!("is {}; the job's workers are cohort {}", cohort.0, current.id.0));
-        }
         let Some(worker) = self.workers.get_mut(rank.index()) else {
-            return Err(format!("ranks of cohort {} are below {}", cohort.0, current.workers));
+            return Err(format!("ranks of cohort {} are below {}", current.id.0, current.workers));
         };
         let is_new = worker.life != life && worker.life != 0;
         if position.next < current.from_round || (is_new && self.beginning.is_seen) {

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use weft_control::{Command, JobState, RoundOrder, RoundWord};
 use weft_controller_engine::{
-    Action, Config, Controller, HostConfig, NodeConfig, PlaceConfig, Placement, ReduceConfig,
-    Steerer, built_in_policies,
+    Action, Config, Controller, HostConfig, NodeConfig, PlaceConfig, ReduceConfig, Steerer,
+    built_in_policies,
 };
 use weft_wire::Rank;
 use weft_wire::hello::{Integrity, Overflow};
@@ -13,22 +13,30 @@ use weft_wire::hello::{Integrity, Overflow};
 use super::worker::Worker;
 use super::world::{Down, Event, JOB, MS, NAME, Word, World};
 
+/// The host of each place: one has half of them.
+const PLACES: [&str; 8] = ["w0", "w1", "w2", "w0", "w3", "w0", "w4", "w0"];
+
+/// Where the worker of a place calls from.
+pub(super) const fn address_of(place: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, place + 1)
+}
+
 impl World {
     pub(super) fn start_controller(&mut self) {
-        let host = |name: String| HostConfig { slots: Some(1), ..HostConfig::named(name) };
-        let place = |rank: u8| PlaceConfig {
-            host: format!("w{rank}"),
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 23_000 + u16::from(rank))),
+        let host = |name: &str| HostConfig { slots: Some(4), ..HostConfig::named(name.to_owned()) };
+        let place = |(index, host): (u8, &&str)| PlaceConfig {
+            host: (*host).into(),
+            address: SocketAddr::from((address_of(index), 23_000)),
         };
         let config = Config {
-            hosts: (0..8).map(|rank| host(format!("w{rank}"))).chain([host("a0".into())]).collect(),
+            hosts: ["w0", "w1", "w2", "w3", "w4", "a0"].map(host).into(),
             nodes: vec![NodeConfig { name: "a0".into(), ..NodeConfig::default() }],
             reduces: vec![ReduceConfig {
                 name: NAME.into(),
                 index: JOB.0,
                 aggregator: "a0".into(),
                 row: 0,
-                places: (0..8).map(place).collect(),
+                places: (0..).zip(&PLACES).map(place).collect(),
                 workers: 2,
                 window: 64,
                 elements: 256,
@@ -37,7 +45,7 @@ impl World {
                 // Some jobs say how many they have.
                 rounds: Some(self.rounds).filter(|rounds| rounds % 2 == 0),
                 overflow: Overflow::Clamp,
-                placement: Placement::Order,
+                placement: self.placement,
                 pack_limit: 0.4,
                 begin_timeout_s: 0.6,
                 stop_timeout_s: 0.8,

@@ -1,10 +1,11 @@
 //! The workers, whoever starts them, and their streams.
 
 use weft_agent::rounds::Step;
-use weft_control::{CohortId, Halt, RoundWord};
+use weft_control::{CohortId, Halt, Messages, RoundWord};
 use weft_controller_engine::BegunRound;
 use weft_wire::Rank;
 
+use super::control::address_of;
 use super::loss::Absent;
 use super::worker::{Model, Worker};
 use super::world::{Down, Event, JOB, MS, Up, World};
@@ -38,12 +39,13 @@ impl World {
         }
         self.cohort = Some(cohort);
         self.forget_dead();
-        for rank in 0..u8::try_from(status.workers).unwrap_or(u8::MAX) {
+        for (rank, place) in (0u8..).zip(&status.placed) {
             if self.wanted.1 == Absent::One(rank) {
                 continue;
             }
+            let address = address_of(u8::try_from(*place).unwrap_or(u8::MAX)).into();
             let life = 1 + self.random.next_u64() / 2;
-            self.workers.insert(rank, Worker::new(cohort, life, model));
+            self.workers.insert(rank, Worker::new(cohort, (life, address), model));
             let after_ns = self.below(20) * MS;
             self.push(after_ns, Event::Hello(rank));
         }
@@ -57,21 +59,31 @@ impl World {
             let after_ns = 50 * MS + self.below(50) * MS;
             return self.push(after_ns, Event::Hello(rank));
         };
-        let (life, cohort, position) = (worker.life, worker.cohort, worker.rounds.position());
+        let (life, from) = (worker.life, Some(worker.address));
+        let (cohort, position) = (worker.cohort, worker.rounds.position());
         let id = Rank::new(rank).expect("few workers");
         self.streams += 1;
         let stream = self.streams;
         let worker = self.workers.get_mut(&rank).expect("just seen");
         worker.stream = Some(stream);
-        match controller.handle_reducer(JOB, id, (life, None), (cohort, position)) {
+        match controller.handle_reducer(JOB, id, (life, from), (cohort, position)) {
             Ok(()) => {}
             Err(refusal) if refusal.problem == "bye" => {
+                self.note_moved(rank);
                 self.send((false, stream), Event::ToWorker(rank, stream, Down::Over));
             }
             Err(refusal) => {
                 self.judge.violations.push(format!("worker {rank} is refused: {refusal}"));
             }
         }
+    }
+
+    /// A worker hears that its cohort is over: does its rank belong elsewhere by now?
+    fn note_moved(&mut self, rank: u8) {
+        let placed = self.status().and_then(|status| status.placed.get(usize::from(rank)).copied());
+        let now = placed.and_then(|place| u8::try_from(place).ok()).map(address_of);
+        let before = self.workers.get(&rank).map(|worker| worker.address);
+        self.seen.moved += u64::from(now.is_some_and(|now| before != Some(now.into())));
     }
 
     pub(super) fn hear_worker(&mut self, rank: u8, stream: u64, up: Up) {
@@ -82,7 +94,7 @@ impl World {
         let Some(controller) = &mut self.controller else { return };
         match up {
             Up::Begun(round) if is_current => {
-                let begun = BegunRound { round, bytes: 1000, messages: None };
+                let begun = BegunRound { round, bytes: 1000, messages: messages() };
                 let _ = controller.handle_round(now_ns, JOB, id, begun);
             }
             Up::Position(position) if is_current => {
@@ -224,4 +236,12 @@ impl World {
         self.report(rank);
         self.push(1, Event::Ask(rank, life));
     }
+}
+
+/// The tensors of a round: alike, so that a job that is placed by its skew begins on few hosts, and
+/// goes to others once they are known.
+fn messages() -> Option<Messages> {
+    let mut messages = Messages::default();
+    (0..4).for_each(|_| messages.note(250));
+    Some(messages)
 }

@@ -58,6 +58,9 @@ pub struct Seen {
     pub lost_named: u64,
     /// See above.
     pub lost_replaced: u64,
+    /// Workers that called again from where their rank is no more, and heard that their cohort is
+    /// over.
+    pub moved: u64,
     /// Cohorts of which one worker never came.
     pub one_missing: u64,
     /// Words of two operators at the same instant, of which one was heeded and one refused.
@@ -79,6 +82,7 @@ impl Seen {
         self.refusals += other.refusals;
         self.lost_named += other.lost_named;
         self.lost_replaced += other.lost_replaced;
+        self.moved += other.moved;
         self.one_missing += other.one_missing;
         self.races += other.races;
         self.slow_keeps += other.slow_keeps;

@@ -1,5 +1,7 @@
 //! A worker whose model is a number: what came of all rounds so far. And the disk.
 
+use std::net::IpAddr;
+
 use weft_agent::rounds::{Rounds, Step};
 use weft_control::{CohortId, Halt};
 
@@ -27,6 +29,8 @@ impl Model {
 pub(super) struct Worker {
     pub(super) cohort: CohortId,
     pub(super) life: u64,
+    /// Where it calls from.
+    pub(super) address: IpAddr,
     pub(super) rounds: Rounds,
     pub(super) model: Model,
     /// The round that it is within.
@@ -45,10 +49,11 @@ impl Worker {
             && self.rounds.step(0) != Step::End
     }
 
-    pub(super) fn new(cohort: CohortId, life: u64, model: Model) -> Self {
+    pub(super) fn new(cohort: CohortId, (life, address): (u64, IpAddr), model: Model) -> Self {
         Self {
             cohort,
             life,
+            address,
             rounds: Rounds::new(model.rounds),
             model,
             within: None,

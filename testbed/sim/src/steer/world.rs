@@ -8,7 +8,7 @@ use siphasher::sip::SipHasher13;
 use weft_control::{
     CohortId, Event as BoxEvent, HoldingCommand, JobState, RoundOrder, RoundPosition, RoundWord,
 };
-use weft_controller_engine::{Controller, NodeId, ReduceStatus, Saved};
+use weft_controller_engine::{Controller, NodeId, Placement, ReduceStatus, Saved};
 use weft_engine::random::SplitMix64;
 use weft_wire::JobId;
 
@@ -73,6 +73,16 @@ pub(super) enum Word {
     Resize(u16),
 }
 
+/// The one that a seed's job has.
+const fn placement(seed: u64) -> Placement {
+    match seed % 4 {
+        0 => Placement::Order,
+        1 => Placement::Consolidate,
+        2 => Placement::Fragments,
+        _ => Placement::Skew,
+    }
+}
+
 pub(super) struct World {
     pub(super) random: SplitMix64,
     pub(super) log: bool,
@@ -102,6 +112,8 @@ pub(super) struct World {
     /// When the last message of each stream arrives: streams are in order.
     pub(super) last_ns: BTreeMap<(bool, u64), u64>,
     pub(super) rounds: u64,
+    /// Where its workers go, which moves ranks from host to host.
+    pub(super) placement: Placement,
     pub(super) refuses: u32,
     pub(super) ends_at_ns: u64,
     /// The order that workers were given last, with its number.
@@ -135,6 +147,7 @@ impl World {
             disk: None,
             last_ns: BTreeMap::new(),
             rounds: 0,
+            placement: placement(seed),
             refuses: 0,
             ends_at_ns: 0,
             order: (0, RoundOrder::Go),

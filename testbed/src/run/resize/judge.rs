@@ -9,7 +9,8 @@ use weft_rpc::v1;
 
 use super::live::Seen;
 use super::worker::scaled_rate;
-use crate::report::{PauseRow, ResizeOutcome as Outcome, Verdict};
+use crate::operator::pause_ns;
+use crate::report::{KillRow, PauseRow, ResizeOutcome as Outcome, Verdict};
 use crate::scenario::{JobSection, ScaleExponent, Scenario};
 use crate::workload::digits::{Trainer, TrainerConfig, TrainerError, model_bytes, sha256_hex};
 use crate::workload::reference::{Reference, ReferenceConfig, ReferenceError};
@@ -61,6 +62,7 @@ pub fn judge(scenario: &Scenario, seed: u64, seen: &Seen) -> Result<Outcome, Jud
     if !wanted.is_empty() && wanted != had {
         problems.push(format!("widths {wanted:?} were asked for, and {had:?} came of it"));
     }
+    problems.extend(unkilled(scenario, &seen.kills));
     let mut model_sha256 = models;
     model_sha256.dedup();
     Ok(Outcome {
@@ -81,6 +83,23 @@ pub fn judge(scenario: &Scenario, seed: u64, seen: &Seen) -> Result<Outcome, Jud
     })
 }
 
+/// Kills that were asked for, and never happened.
+fn unkilled(scenario: &Scenario, kills: &[KillRow]) -> Vec<String> {
+    let mut left: Vec<_> = kills.iter().map(|kill| (kill.name.as_str(), kill.word)).collect();
+    let mut problems = Vec::new();
+    for kill in scenario.resize.iter().flat_map(|resize| &resize.kill) {
+        let wanted = (kill.name.as_str(), kill.word);
+        if let Some(at) = left.iter().position(|row| *row == wanted) {
+            left.swap_remove(at);
+            continue;
+        }
+        let (name, word) = wanted;
+        let step = kill.step.map_or(String::new(), |step| format!(", in step {}", step.word()));
+        problems.push(format!("{name} was to be killed after word {word}{step}, and was not"));
+    }
+    problems
+}
+
 /// `from`: the workers before, which a controller that was killed does not know.
 fn row(resize: &v1::Resize, from: u32) -> PauseRow {
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -89,7 +108,7 @@ fn row(resize: &v1::Resize, from: u32) -> PauseRow {
         from,
         is_measured: resize.from > 0,
         to: resize.to,
-        pause_s: seconds(resize.checkpoint_ns + resize.lease_ns + resize.start_ns),
+        pause_s: seconds(pause_ns(resize)),
         checkpoint_s: seconds(resize.checkpoint_ns),
         lease_s: seconds(resize.lease_ns),
         start_s: seconds(resize.start_ns),
@@ -138,4 +157,50 @@ fn reference(job: &JobSection, seed: u64, widths: &[(u64, u8)]) -> Result<Vec<f3
 /// The largest contribution of which so many fit an `i32` (PROTOCOL section 9).
 fn clamp_limit(workers: u8) -> i32 {
     i32::MAX / i32::from(workers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(kills: &str) -> Result<Scenario, String> {
+        let text = include_str!("../../../scenarios/resize.toml");
+        Scenario::parse("resize.toml", &format!("{text}\n{kills}"))
+            .map_err(|error| weft_process::say::chain(&error))
+    }
+
+    const START: &str = "[[resize.kill]]\nbox = \"w3\"\nword = 0\nstep = \"start\"\n";
+
+    #[test]
+    fn a_kill_that_was_asked_for_and_never_happened_is_a_problem() {
+        let mut scenario = scenario(START).expect("the new cohort has such a worker");
+        scenario.job.rounds = 2;
+        let seen = Seen::default();
+        let problem = "w3 was to be killed after word 0, in step start, and was not";
+        let judged = judge(&scenario, 1, &seen).expect("it is computed");
+        assert!(judged.problems.iter().any(|it| it == problem), "{:?}", judged.problems);
+        let row = KillRow { name: "w3".into(), word: 0, step: Some("start".into()) };
+        assert_eq!(unkilled(&scenario, std::slice::from_ref(&row)), [""; 0]);
+        let other = KillRow { name: "a0".into(), ..row };
+        assert_eq!(unkilled(&scenario, &[other]), [problem]);
+    }
+
+    #[test]
+    fn a_worker_that_is_not_there_in_that_step_is_refused() {
+        for step in ["hold", "checkpoint"] {
+            let problem = scenario(&START.replace("start", step)).expect_err("of two workers");
+            assert!(problem.contains("there are 2 workers then"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn times_that_no_clock_tells_are_not_added_up_beyond_the_largest() {
+        let most = v1::Resize {
+            checkpoint_ns: u64::MAX,
+            lease_ns: u64::MAX,
+            start_ns: u64::MAX,
+            ..v1::Resize::default()
+        };
+        assert!(row(&most, 2).pause_s > 1e10);
+    }
 }

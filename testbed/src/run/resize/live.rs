@@ -23,7 +23,7 @@ use crate::run::processes::{ProcessError, find_controller, find_node};
 use crate::run::running_box::RunningBox;
 use crate::run::running_worker::{Life, RunningWorker};
 use crate::run::{WorkerMessage, WorkerSummary};
-use crate::scenario::{KillSection, ResizeSection, WordSection};
+use crate::scenario::{KillSection, ResizeSection, WordSection, WordStep};
 
 /// What a run showed.
 #[derive(Debug, Default)]
@@ -83,6 +83,8 @@ struct Live<'a> {
     /// The word that is being carried out.
     answer: Option<Receiver<Answer>>,
     kills: Vec<(Instant, KillSection)>,
+    /// Workers that are killed when the cohort that a word asked for starts.
+    newcomers: Vec<KillSection>,
     /// Processes that were killed in a step of a word.
     fell: (Sender<Fell>, Receiver<Fell>),
     heard: Instant,
@@ -127,6 +129,7 @@ impl<'a> Live<'a> {
             said: 0,
             answer: None,
             kills: Vec::new(),
+            newcomers: Vec::new(),
             fell: mpsc::channel(),
             heard: Instant::now(),
             seen: Seen::default(),
@@ -219,6 +222,8 @@ impl<'a> Live<'a> {
         for kill in section(self.plan).kill.iter().filter(|kill| kill.word == self.said) {
             match kill.step {
                 None => self.kills.push((now + Duration::from_millis(kill.after_ms), kill.clone())),
+                // It is not there yet; a worker of its rank in the cohort that ends is another.
+                Some(WordStep::Start) if kill.is_worker() => self.newcomers.push(kill.clone()),
                 Some(_) => {
                     let Some(pid) = self.pid(&kill.name) else { continue };
                     self.plan.sight().watch(kill, pid, self.fell.0.clone());
@@ -277,6 +282,9 @@ impl<'a> Live<'a> {
     /// Kills a process, if that is not done yet, and starts it again; a worker does not come back.
     fn restart(&mut self, fell: &Fell) -> Result<(), ProcessError> {
         let name = fell.name.clone();
+        if fell.step.is_none() && self.pid(&name).is_none() {
+            return Ok(());
+        }
         self.seen.kills.push(KillRow {
             name: name.clone(),
             word: fell.word,
@@ -315,6 +323,11 @@ impl<'a> Live<'a> {
             self.workers.push(RunningWorker::start(&plan, there, self.directory, sender)?);
         }
         (self.cohort, self.left) = (Some(job.cohort), usize::from(workers));
+        for kill in std::mem::take(&mut self.newcomers) {
+            if self.pid(&kill.name).is_some() {
+                self.restart(&Fell { name: kill.name, word: kill.word, step: kill.step })?;
+            }
+        }
         Ok(())
     }
 

@@ -70,6 +70,14 @@ fn workers_that_have_come_and_do_not_begin_are_named_and_so_is_an_aggregator() {
     rig.wait(6 * S);
     let told = rig.outcomes().remove(0).unwrap_err();
     assert!(told.contains("their aggregator `a0` is not here"), "{told}");
+    assert_eq!(rig.status().unbegun, told);
+    // It comes back, with the lease that it was told of last; the workers are missing yet.
+    rig.attach_box(&[Holding::Job, Holding::Row(2)]);
+    rig.obey();
+    rig.wait(S);
+    let unbegun = rig.status().unbegun;
+    assert!(unbegun.contains("rank 0, 1, 2 has no stream"), "{unbegun}");
+    assert_eq!(rig.outcomes(), [], "it is told once");
 }
 
 #[test]

@@ -135,6 +135,31 @@ fn the_lease_and_the_hellos_are_those_of_the_places() {
     assert_eq!(from(2), Ok(()));
 }
 
+/// The controller ends when it has saved that a cohort is over, and before anybody has heard it.
+#[test]
+fn workers_of_a_cohort_that_is_over_hear_so_whoever_has_their_ranks_now() {
+    let mut config = uneven(Placement::Skew);
+    for (place, index) in config.reduces[0].places.iter_mut().zip(1..) {
+        place.address = SocketAddr::from(([10, 0, 0, index], 22500));
+    }
+    let mut rig = running(config.clone());
+    rounds(&mut rig, 5, EQUAL);
+    rig.leave(2, 4, 6);
+    assert_eq!(rig.status().placed, [1, 2, 4, 6], "all ranks are elsewhere than at [0, 3]");
+    let saved = rig.controller.poll_saved().expect("it has changed");
+    let mut rig = Rig::new(config, &saved);
+    let mut from = |cohort: u32, place: u8| {
+        let at = (CohortId(cohort), RoundPosition { next: 6, ..RoundPosition::default() });
+        let from = Some(core::net::IpAddr::from([10, 0, 0, place + 1]));
+        rig.controller.handle_reducer(JOB, Rank::new(1).unwrap(), (7, from), at)
+    };
+    let over = from(0, 3).unwrap_err();
+    assert_eq!((over.field, over.problem.as_str()), ("cohort", "bye"));
+    assert_eq!(from(2, 3).unwrap_err().field, "cohort", "of one that is not there yet");
+    assert_eq!(from(1, 3).unwrap_err().field, "rank", "of this one, from a place before");
+    assert_eq!(from(1, 2), Ok(()));
+}
+
 #[test]
 fn hosts_have_no_more_workers_than_slots_whatever_else_is_on_the_way() {
     let mut config = uneven(Placement::Consolidate);
@@ -180,6 +205,21 @@ fn places_outlive_the_controller() {
     rig.attach_box(&[Holding::Job]);
     rig.answer(Event::HoldingRefused { holding: Holding::Row(2), error: HoldingError::Full });
     assert_eq!((rig.status().workers, rig.status().placed), (2, vec![0, 3]));
+}
+
+#[test]
+fn a_state_file_with_no_workers_is_refused_by_name() {
+    let mut rig = running(config(4, 2));
+    rig.leave(2, 4, 1);
+    let saved = rig.controller.poll_saved().expect("it has changed");
+    for change in
+        [(|job| job.workers = Some(0)) as fn(&mut SavedReduce), |job| job.before = Some(0)]
+    {
+        let mut saved = saved.clone();
+        change(saved.reduces.get_mut("digits").expect("it is saved"));
+        let refused = Controller::new(config(4, 2), &saved, built_in_policies()).map(|_| ());
+        assert_eq!(refused.unwrap_err().field, "reduce[0].workers");
+    }
 }
 
 #[test]
