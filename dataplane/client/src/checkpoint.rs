@@ -73,7 +73,10 @@ pub enum CheckpointError {
         found: u16,
     },
     /// It ends too early, or goes on too long.
-    #[error("it is torn: it has {found} of {expected} bytes; use the one before it")]
+    #[error(
+        "it is torn: it has {found} of {expected} bytes; use a whole copy, or remove it \
+             to begin anew"
+    )]
     Torn {
         /// Its bytes.
         found: u64,

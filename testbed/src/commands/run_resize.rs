@@ -180,10 +180,14 @@ fn words(ran: &Ran) -> String {
         widths.join(", then "),
         ran.accuracy,
     );
-    let is_identical = if ran.model_identical { "identical" } else { "DIFFERENT" };
+    let is_identical = match (ran.model_identical, ran.model_sha256.as_slice()) {
+        (true, _) => "model identical to",
+        (false, []) => "no model to hold against",
+        (false, _) => "model DIFFERENT from",
+    };
     text += &format!(
-        "model {is_identical} to a reference in one process that switches width and rate at the \
-         same rounds\n"
+        "{is_identical} a reference in one process that switches width and rate at the same \
+         rounds\n"
     );
     for row in &ran.pauses {
         if !row.is_measured {

@@ -30,7 +30,7 @@ pub struct ResizeOutcome {
     pub widths: Vec<u32>,
     /// Standstills that were asked for: seconds from the word.
     pub standstills_s: Vec<f64>,
-    /// Rounds that were computed.
+    /// Rounds that were computed; 0 if not all workers came to the end.
     pub rounds: u64,
     /// Share of the held-out images that the model labels correctly.
     pub accuracy: f64,

@@ -74,7 +74,7 @@ pub fn judge(scenario: &Scenario, seed: u64, seen: &Seen) -> Result<Outcome, Jud
         widths: widths.iter().map(|(_, workers)| (*workers).into()).collect(),
         pauses,
         standstills_s: seen.standstills.iter().map(std::time::Duration::as_secs_f64).collect(),
-        rounds: job.rounds.into(),
+        rounds: if all_there { job.rounds.into() } else { 0 },
         accuracy: seen.finished.first().map_or(0.0, |(_, summary)| summary.accuracy),
         killed: seen.killed.clone(),
         kills: seen.kills.clone(),
