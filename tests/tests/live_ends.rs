@@ -16,6 +16,7 @@ use weft_io::Port as _;
 use weft_testbed::lab::topology::{LinkEnd, Star, Topology};
 use weft_testbed::lab::{self, LabName, netns, rootless};
 use weft_tests::live::run::weft;
+use weft_tests::live::sums::{integer_sums, integers};
 use weft_tests::live::{PATIENCE, program, skip, together};
 use weft_wire::hello::Overflow;
 
@@ -107,34 +108,17 @@ fn spawn(namespace: &str, file: &Path) -> Child {
     command.stderr(Stdio::null()).spawn().expect("weft-node starts")
 }
 
-/// A worker's integers in a round: every bit of them counts.
-fn integers(rank: u8, round: u32, len: usize) -> Vec<i32> {
-    let mut state = u32::from(rank) << 24 | round;
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state.cast_signed()
-    };
-    std::iter::repeat_with(next).take(len).collect()
-}
-
-/// Their sums by plain loops.
-fn sums(workers: u8, round: u32, len: usize) -> Vec<i32> {
-    let mut sums = vec![0_i32; len];
-    for rank in 0..workers {
-        for (sum, value) in sums.iter_mut().zip(integers(rank, round, len)) {
-            *sum = sum.wrapping_add(value);
-        }
-    }
-    sums
-}
-
 /// Joins and sums a few vectors, every one of which is compared; the port in words.
 fn sum_all(config: &Config, workers: u8) -> String {
     let mut session = Session::connect(config).unwrap_or_else(|error| panic!("{}", chain(&error)));
     for (round, len) in (0..).zip([1, 256, 100_000, 77_777, 3]) {
         let mut values = integers(config.rank, round, len);
         session.allreduce_i32(&mut values).unwrap_or_else(|error| panic!("{}", chain(&error)));
-        assert!(values == sums(workers, round, len), "round {round} of rank {}", config.rank);
+        assert!(
+            values == integer_sums(workers, round, len),
+            "round {round} of rank {}",
+            config.rank
+        );
     }
     let port = session.port().to_string();
     session.close().expect("the port is open");
@@ -270,7 +254,7 @@ fn runs_of_frames_that_nothing_cuts_are_named() {
             match session.allreduce_i32(&mut values) {
                 // What was lost is asked for again, frame by frame.
                 Ok(_) => {
-                    assert!(values == sums(2, 0, 200_000), "rank {rank}");
+                    assert!(values == integer_sums(2, 0, 200_000), "rank {rank}");
                     session.port().complaint()
                 }
                 Err(error) => Some(error.to_string()),
@@ -308,7 +292,10 @@ fn a_path_that_gets_narrower_in_a_run_is_named() {
                     if let Err(error) = session.allreduce_i32(&mut values) {
                         return error.to_string();
                     }
-                    assert!(values == sums(2, rounds, 5_000), "round {rounds} of rank {rank}");
+                    assert!(
+                        values == integer_sums(2, rounds, 5_000),
+                        "round {rounds} of rank {rank}"
+                    );
                     rounds += 1;
                     if rank == 0 && rounds == 50 {
                         lab.tool(&end.node, "ip", &["link", "set", &end.interface, "mtu", "600"]);

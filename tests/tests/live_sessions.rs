@@ -20,29 +20,9 @@ use weft_testbed::lab::topology::{Star, Topology};
 use weft_testbed::lab::{self, LabName, netns, rootless};
 use weft_tests::live::member::RawMember;
 use weft_tests::live::node::{self, Node};
+use weft_tests::live::sums::{integer_sums, integers};
 use weft_tests::live::{PATIENCE, program, skip, together};
 use weft_wire::header::{ElementType, Operation};
-
-/// A worker's integers in a round: every bit of them counts.
-fn integers(rank: u8, round: u32, len: usize) -> Vec<i32> {
-    let mut state = u32::from(rank) << 24 | round;
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state.cast_signed()
-    };
-    std::iter::repeat_with(next).take(len).collect()
-}
-
-/// Their sums, modulo 2^32 as a row that wraps has it.
-fn integer_sums(workers: u8, round: u32, len: usize) -> Vec<i32> {
-    let mut sums = vec![0_i32; len];
-    for rank in 0..workers {
-        for (sum, value) in sums.iter_mut().zip(integers(rank, round, len)) {
-            *sum = sum.wrapping_add(value);
-        }
-    }
-    sums
-}
 
 /// Numbers whose sums depend on the order of addition.
 fn floats(rank: u8, len: usize) -> Vec<f32> {

@@ -10,6 +10,7 @@
 //! | `durable` | a server that keeps its job on disk, and workers that push to it |
 //! | `node` | `weft-node` on loopback, configured for a test |
 //! | `member` | a member of raw sockets, which keeps to no rule unless told to |
+//! | `sums` | what workers sum, and what comes of it |
 //!
 //! The programs are those beside the test executable; nothing is built from within a test. Every
 //! wait has an end.
@@ -22,6 +23,7 @@ pub mod member;
 pub mod node;
 pub mod rogue;
 pub mod run;
+pub mod sums;
 
 use std::io::Write as _;
 use std::path::PathBuf;
