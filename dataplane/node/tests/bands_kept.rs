@@ -151,6 +151,8 @@ fn what_is_changed_by_hand_is_put_right_and_a_filter_before_wefts_is_told() {
         lines.iter().for_each(|line| drop(rig.tc(line)));
         assert_ne!(listed(), before, "{lines:?}");
         rig.until("it is put right", || listed() == before);
+        // The node looks again before it takes that for done.
+        std::thread::sleep(Duration::from_millis(300));
     }
     rig.settled([Some(0), Some(1)]);
     // One of somebody else that takes all frames first.

@@ -201,7 +201,7 @@ fn the_text_report_reads_like_this() {
 verdict   ok
           degraded: no namespaces, so UDP on loopback
 name      first_try
-io        udp (asked for dpdk)
+io        udp (asked for dpdk), workers over af_packet
 rounds    4, 123.5 per second
 accuracy  0.9721 on held-out images
 model     ab12 identical to the reference
