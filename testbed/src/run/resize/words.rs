@@ -91,6 +91,11 @@ fn say_once(
             thread::sleep(LOOK_PERIOD);
         }
     }
+    // One that has just begun anew does not know before it hears of it that the cohort runs.
+    let until = Instant::now() + WORD_TIMEOUT;
+    while state(operator)?.state() == v1::JobState::Resizing && Instant::now() < until {
+        thread::sleep(LOOK_PERIOD);
+    }
     operator.resize(JOB, workers.into()).map(Word::Resized).map_err(failed)
 }
 
