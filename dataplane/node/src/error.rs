@@ -164,16 +164,7 @@ impl NodeError {
 
 /// The error and its causes on one line.
 #[must_use]
-pub fn one_line(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        // Some messages already end with their cause.
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        cause = error.source();
-    }
+pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    let text = weft_process::say::chain(error);
     text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
