@@ -3,19 +3,17 @@
 
 #[allow(dead_code, reason = "each of these test programs uses a part of it")]
 mod common;
+#[path = "common/played.rs"]
+mod played;
 
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::pin::Pin;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, mpsc as channel};
 use std::time::{Duration, Instant};
 
 use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
 use nix::sys::signal::Signal;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tokio_stream::{Stream, StreamExt};
-use tonic::{Request, Response, Status, Streaming};
+use played::Controller;
 use weft_client::push::{PushConfig, PushSession};
 use weft_client::{Config, Error, Session};
 use weft_config::node::{
@@ -28,8 +26,6 @@ use weft_control::{
 };
 use weft_rpc::convert;
 use weft_rpc::v1;
-use weft_rpc::v1::node_message::Message;
-use weft_rpc::v1::nodes_server::{Nodes, NodesServer};
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::{Integrity, Overflow};
@@ -39,66 +35,7 @@ const JOB: u16 = 3;
 const ROW: u16 = 5;
 const LANES: u16 = 2;
 
-/// A controller that passes on what it is given, and what it hears.
-struct Controller {
-    commands: mpsc::Sender<v1::Command>,
-    events: channel::Receiver<(JobId, Event)>,
-    port: u16,
-}
-
-struct Service {
-    outbound: Mutex<Option<mpsc::Receiver<v1::Command>>>,
-    events: channel::Sender<(JobId, Event)>,
-}
-
-#[tonic::async_trait]
-impl Nodes for Service {
-    type AttachStream = Pin<Box<dyn Stream<Item = Result<v1::Command, Status>> + Send>>;
-
-    async fn attach(
-        &self,
-        request: Request<Streaming<v1::NodeMessage>>,
-    ) -> Result<Response<Self::AttachStream>, Status> {
-        let taken = self.outbound.lock().expect("not poisoned").take();
-        let outbound = taken.ok_or_else(|| Status::unavailable("it comes once"))?;
-        let (events, mut inbound) = (self.events.clone(), request.into_inner());
-        tokio::spawn(async move {
-            while let Ok(Some(message)) = inbound.message().await {
-                if let Some(Message::Event(event)) = message.message {
-                    let event = convert::event(&event).expect("a box says what is in the .proto");
-                    if events.send(event).is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(outbound).map(Ok))))
-    }
-}
-
 impl Controller {
-    fn start() -> Self {
-        let (commands, outbound) = mpsc::channel(64);
-        let (told, events) = channel::channel();
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let addr = listener.local_addr().expect("bound");
-        drop(listener);
-        let service = Service { outbound: Mutex::new(Some(outbound)), events: told };
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let server = tonic::transport::Server::builder().add_service(NodesServer::new(service));
-            runtime.expect("a runtime").block_on(server.serve(addr)).expect("it serves");
-        });
-        let this = Self { commands, events, port: addr.port() };
-        let welcome = v1::NodeWelcome { telemetry_period_ns: 1_000_000_000, probe_nonce: 0 };
-        this.send(v1::Command { command: Some(v1::command::Command::Welcome(welcome)) });
-        this
-    }
-
-    fn send(&self, command: v1::Command) {
-        self.commands.blocking_send(command).expect("the stream is there");
-    }
-
     /// Tells the box that it holds all that there is for it.
     fn settle(&self) {
         let settled = v1::command::Command::Settled(v1::Settled {});
@@ -107,11 +44,9 @@ impl Controller {
 
     /// Tells the box, and returns its one answer.
     fn tell(&self, command: HoldingCommand) -> Event {
-        self.send(convert::command_to_proto(&Command::Holding(command)));
-        let (job, event) = self.events.recv_timeout(PATIENCE).expect("an answer");
+        let event = self.ask(convert::command_to_proto(&Command::Holding(command)));
+        let (job, event) = convert::event(&event).expect("a box says what is in the .proto");
         assert_eq!(job, JobId(JOB));
-        let more = self.events.recv_timeout(Duration::from_millis(20));
-        assert!(more.is_err(), "one answer for all lanes: {event:?}, {more:?}");
         event
     }
 }
