@@ -204,15 +204,17 @@ impl Controller {
         let job = self.jobs.get_mut(&turn.job).expect("a turn's job");
         job.counters.policy_failures += u64::from(is_fallback);
         let mut room = room.map(|room| u64::from(room).saturating_sub(turn.planned_updates));
-        for group in groups {
-            let count = group.members.len() as u64;
+        for mut group in groups {
             if let Some(room) = &mut room {
-                // What a round has no room for waits for its end, which drops it.
-                if count > *room {
+                // What a round has no room for waits for its end, which drops it. A sum takes as
+                // many as there is room for: if it waited whole, the round might never end.
+                group.members.truncate(usize::try_from(*room).unwrap_or(usize::MAX));
+                if group.members.is_empty() {
                     continue;
                 }
-                *room -= count;
+                *room -= group.members.len() as u64;
             }
+            let count = group.members.len() as u64;
             let via = group.via.map(|i| self.nodes[job.aggregators[i].index()].host());
             let server = self.nodes[job.server.index()].host();
             for (ticket, segments) in &group.members {

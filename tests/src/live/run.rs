@@ -146,7 +146,7 @@ impl Run {
         let left = timeout.saturating_sub(self.begun.elapsed());
         let ended = eventually(left, || !matches!(self.child.try_wait(), Ok(None)));
         if !ended {
-            let _ = self.child.kill();
+            stop(&mut self.child);
         }
         let status = self.child.wait().expect("the run is ours");
         let stdout = self.stdout.take().expect("once").join().expect("a reader");
@@ -166,15 +166,28 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // SIGTERM first: the run takes its own lab down.
-        if let Ok(pid) = i32::try_from(self.child.id())
-            && matches!(self.child.try_wait(), Ok(None))
-        {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-            eventually(Duration::from_secs(10), || !matches!(self.child.try_wait(), Ok(None)));
+        stop(&mut self.child);
+    }
+}
+
+/// Ends a program and the processes that it started, which may hold its output's pipes: who reads
+/// those to their end would wait for the last of them.
+fn stop(child: &mut Child) {
+    if !matches!(child.try_wait(), Ok(None)) {
+        return;
+    }
+    let started = children(child.id());
+    // SIGTERM first: a run takes its own lab down.
+    if let Ok(pid) = i32::try_from(child.id()) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        eventually(Duration::from_secs(10), || !matches!(child.try_wait(), Ok(None)));
+    }
+    if matches!(child.try_wait(), Ok(None)) {
+        let _ = child.kill();
+        let _ = child.wait();
+        for pid in started {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -204,7 +217,7 @@ pub fn ended(command: &mut Command, timeout: Duration) -> Ended {
     let stderr = drain(child.stderr.take().expect("piped"));
     let in_time = eventually(timeout, || !matches!(child.try_wait(), Ok(None)));
     if !in_time {
-        let _ = child.kill();
+        stop(&mut child);
     }
     let status = child.wait().expect("the program is ours");
     let stderr = stderr.join().expect("a reader");

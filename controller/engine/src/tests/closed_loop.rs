@@ -126,6 +126,34 @@ fn rounds_are_summed() {
     }
 }
 
+/// A sum of more updates than the round has room for takes those that it has room for: nobody waits
+/// for a plan that nothing asks for any more.
+#[test]
+fn every_round_of_partial_updates_ends() {
+    for seed in 1..=400 {
+        let mut config = Config::default();
+        for (i, (up, down)) in [(10, 10), (10, 10), (5, 5), (2, 10)].into_iter().enumerate() {
+            config.hosts.push(host(&format!("w{i}"), up, down));
+        }
+        config.hosts.push(host("s0", 10, 10));
+        // Faster than the server, or no sum would be worth its while.
+        config.hosts.push(host("a0", 20, 20));
+        let mut job = job(4);
+        job.dimension = 4_810;
+        job.aggregators = vec!["a0".into()];
+        job.mode = Mode::Partial;
+        let best = 1 + seed as u32 % 4;
+        job.partial_count = Some(best);
+        let target = 10 * u64::from(best);
+        let mut world = World::new(config, vec![job]);
+        world.attach_all();
+        world.train(0, Training { seed, compute_ms: [5, 6 + seed % 200], target });
+        world.run_for(20_000_000_000);
+        assert_eq!(world.version(0).0, target, "seed {seed}");
+        assert_eq!(world.status(0).pending, 0, "seed {seed}: somebody is never answered");
+    }
+}
+
 /// A server that commits on arrival decides in another order than its groups were granted.
 #[test]
 fn rounds_of_fair_sharing_go_on() {
