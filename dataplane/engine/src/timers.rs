@@ -13,75 +13,80 @@ use weft_wire::Nanos;
 /// The times at which the entries `0 .. len` are due.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
-    /// By entry; [`Nanos::MAX`]: never.
-    at: Vec<Nanos>,
-    /// Entries, a binary heap.
-    heap: Vec<u16>,
+    /// A heap in which each has [`BELOW`] below it. Times and entries lie together, and wide rather
+    /// than deep: a table of rows changes a time four times for each row that moves.
+    heap: Vec<Due>,
     /// By entry: its place in the heap.
     place: Vec<u16>,
+}
+
+/// When an entry is due; [`Nanos::MAX`]: never. The order is that of the heap.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Due {
+    at: Nanos,
+    entry: u16,
 }
 
 impl Timers {
     /// Entries that are never due.
     pub(crate) fn new(len: usize) -> Self {
         let len = u16::try_from(len).expect("at most 1024 rows");
-        let at = (0..len).map(|_| Nanos::MAX).collect();
-        Self { at, heap: (0..len).collect(), place: (0..len).collect() }
+        let heap = (0..len).map(|entry| Due { at: Nanos::MAX, entry }).collect();
+        Self { heap, place: (0..len).collect() }
     }
 
     /// The earliest time; [`Nanos::MAX`]: never.
     #[inline]
     pub(crate) fn earliest(&self) -> Nanos {
-        self.heap.first().map_or(Nanos::MAX, |entry| self.at[usize::from(*entry)])
+        self.heap.first().map_or(Nanos::MAX, |first| first.at)
     }
 
     /// The earliest entry, if it is due.
     pub(crate) fn due(&self, now: Nanos) -> Option<usize> {
-        let first = usize::from(*self.heap.first()?);
-        (self.at[first] <= now && self.at[first] != Nanos::MAX).then_some(first)
+        let first = self.heap.first()?;
+        (first.at <= now && first.at != Nanos::MAX).then_some(usize::from(first.entry))
     }
 
     /// Changes when an entry is due.
     #[inline]
     pub(crate) fn set(&mut self, entry: usize, at: Nanos) {
-        if self.at[entry] != at {
-            self.at[entry] = at;
-            self.sift(usize::from(self.place[entry]));
+        let place = usize::from(self.place[entry]);
+        if self.heap[place].at != at {
+            self.sift(place, Due { at, ..self.heap[place] });
         }
     }
 
-    /// Moves the entry at a place of the heap to where it belongs.
-    fn sift(&mut self, mut place: usize) {
-        while place > 0 && self.key(place) < self.key((place - 1) / 2) {
-            self.swap(place, (place - 1) / 2);
-            place = (place - 1) / 2;
+    /// Puts what was at a place of the heap, with another time, to where it belongs.
+    fn sift(&mut self, mut place: usize, due: Due) {
+        while place > 0 {
+            let above = (place - 1) / BELOW;
+            if self.heap[above] < due {
+                break;
+            }
+            self.put(place, self.heap[above]);
+            place = above;
         }
         loop {
-            let below = [2 * place + 1, 2 * place + 2].into_iter();
-            let below = below.filter(|child| *child < self.heap.len());
-            match below.min_by_key(|child| self.key(*child)) {
-                Some(child) if self.key(child) < self.key(place) => {
-                    self.swap(place, child);
-                    place = child;
+            let first = place * BELOW + 1;
+            let below = self.heap.get(first..).unwrap_or_default().iter().take(BELOW);
+            match below.zip(first..).min() {
+                Some((least, below)) if *least < due => {
+                    self.put(place, *least);
+                    place = below;
                 }
-                _ => return,
+                _ => return self.put(place, due),
             }
         }
     }
 
-    fn key(&self, place: usize) -> (Nanos, u16) {
-        let entry = self.heap[place];
-        (self.at[usize::from(entry)], entry)
-    }
-
-    fn swap(&mut self, one: usize, other: usize) {
-        self.heap.swap(one, other);
-        for place in [one, other] {
-            let entry = usize::from(self.heap[place]);
-            self.place[entry] = u16::try_from(place).expect("fewer places than entries");
-        }
+    fn put(&mut self, place: usize, due: Due) {
+        self.heap[place] = due;
+        self.place[usize::from(due.entry)] = u16::try_from(place).expect("no more than entries");
     }
 }
+
+/// Entries below each in the heap.
+const BELOW: usize = 4;
 
 #[cfg(test)]
 mod tests {

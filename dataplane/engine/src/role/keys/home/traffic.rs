@@ -12,10 +12,28 @@ use crate::role::keys::config::{BLOCK_LEN, HOPS_MAX, KEPT_PER_KEY_MAX};
 use crate::role::keys::frames::{Kinship, Outbox, To};
 
 /// What one process says of one key.
+#[derive(Default)]
 struct ClaimOfKey {
     told: Told,
     /// Copies that it keeps for the dead.
     lost: ArrayVec<RowEpoch, KEPT_PER_KEY_MAX>,
+}
+
+impl ClaimOfKey {
+    /// Takes in an entry about this key.
+    fn take(&mut self, claim: &Claim, living: Members) {
+        match claim.at {
+            At::This => {}
+            At::Here => self.told.held = claim.epoch,
+            At::Process(to) if living.contains(Members(1 << (to % 64))) => {
+                self.told.is_giving = true;
+            }
+            At::Process(_) => {
+                self.told.lost = claim.epoch.max(self.told.lost);
+                let _full = self.lost.try_push(claim.epoch);
+            }
+        }
+    }
 }
 
 impl Home {
@@ -89,22 +107,35 @@ impl Home {
     }
 
     /// Rows have arrived at `from`: their giver is told, and what `from` has of them now is a
-    /// claim.
+    /// claim. Entries about one key are adjacent.
     fn take_row_acks(&mut self, from: u8, frame: &Frame<'_>, out: &mut impl Outbox) {
         let giver = frame.head.peer;
         let is_new = self.is_new_claim(from, frame.head.number);
-        for ack in frame.claims().filter(|claim| claim.at == At::This) {
-            let Some(index) = self.table.index(ack.key) else { continue };
-            self.stats.row_acks += 1;
-            self.directory.learn(index, from, ack.epoch);
-            if is_new {
-                let claim = self.claim_of(ack.key, frame);
-                self.take_claim_of(from, index, &claim, out);
+        let mut claims = frame.claims().peekable();
+        while let Some(key) = claims.peek().map(|claim| claim.key) {
+            let mut of_key = ClaimOfKey::default();
+            let mut acks = ArrayVec::<Claim, ACKS_PER_KEY_MAX>::new();
+            while let Some(claim) = claims.next_if(|claim| claim.key == key) {
+                of_key.take(&claim, self.living);
+                if claim.at == At::This {
+                    // What has no room is said again by who does not hear of it.
+                    let _full = acks.try_push(claim);
+                }
+            }
+            let Some(index) = self.table.index(key) else { continue };
+            for ack in &acks {
+                self.stats.row_acks += 1;
+                self.directory.learn(index, from, ack.epoch);
+            }
+            if is_new && !acks.is_empty() {
+                self.take_claim_of(from, index, &of_key, out);
             }
             if self.living.contains(Members(1 << giver)) {
                 let kinship =
                     Kinship { peer: giver, ..Kinship::new(What::RowAck, from, Number::NONE) };
-                self.frames.put_claims(To::Process(giver), kinship, &[ack], out);
+                for ack in acks {
+                    self.frames.put_claims(To::Process(giver), kinship, &[ack], out);
+                }
             }
         }
     }
@@ -149,23 +180,13 @@ impl Home {
         is_new
     }
 
-    /// What a frame says of one key.
+    /// What a frame of few says of one key.
     fn claim_of(&self, key: u64, frame: &Frame<'_>) -> ClaimOfKey {
-        let mut claim = ClaimOfKey { told: Told::default(), lost: ArrayVec::new() };
-        for Claim { epoch, at, .. } in frame.claims().filter(|claim| claim.key == key) {
-            match at {
-                At::This => {}
-                At::Here => claim.told.held = epoch,
-                At::Process(to) if self.living.contains(Members(1 << (to % 64))) => {
-                    claim.told.is_giving = true;
-                }
-                At::Process(_) => {
-                    claim.told.lost = epoch.max(claim.told.lost);
-                    let _full = claim.lost.try_push(epoch);
-                }
-            }
+        let mut of_key = ClaimOfKey::default();
+        for claim in frame.claims().filter(|claim| claim.key == key) {
+            of_key.take(&claim, self.living);
         }
-        claim
+        of_key
     }
 
     fn take_claim_of(&mut self, from: u8, index: u32, claim: &ClaimOfKey, out: &mut impl Outbox) {
@@ -203,3 +224,6 @@ fn sent_on(from: u8, frame: &Frame<'_>) -> Kinship {
     let (number, low) = (frame.head.number, frame.head.low);
     Kinship { hops: frame.head.hops + 1, low, ..Kinship::new(frame.what, from, number) }
 }
+
+/// Rows of one key that arrive at one process in one turn, and are acknowledged in one frame.
+const ACKS_PER_KEY_MAX: usize = 8;
