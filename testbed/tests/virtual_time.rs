@@ -54,6 +54,30 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
 }
 
 #[test]
+fn a_table_of_rows_is_the_same_again_and_its_rows_move_faster_than_they_are_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(scenario("factorisation")).unwrap();
+    let classic = directory.path().join("classic.toml");
+    fs::write(&classic, text.replace("\"relocation\"", "\"classic-fast-local\"")).unwrap();
+    let classic = classic.to_str().unwrap().to_owned();
+    let of = |name: &str, file: &str| run(&directory.path().join(name), file, &[]);
+    let moving = scenario("factorisation");
+    let [(status, one), (_, same), (_, stays)] =
+        [of("a", &moving), of("b", &moving), of("c", &classic)];
+    assert_eq!((status, &one["verdict"], &one["level"]), (Some(0), &"ok".into(), &"packet".into()));
+    for key in ["fingerprint", "events", "virtual_seconds", "epochs_s", "latencies", "wire_bytes"] {
+        assert_eq!(one[key], same[key], "{key}");
+        assert!(!one[key].is_null(), "{key}");
+    }
+    for report in [&one, &stays] {
+        assert_eq!((&report["verdict"], &report["wrong_values"]), (&"ok".into(), &0.into()));
+    }
+    let seconds = [&one, &stays].map(|report| report["epoch_s"].as_f64().unwrap());
+    assert!(seconds[1] > 10.0 * seconds[0], "{seconds:?}");
+    assert!(one["relocations"].as_u64() > Some(1_000) && stays["relocations"] == 0, "{one:#}");
+}
+
+#[test]
 fn boxes_restart_and_die_in_virtual_time_as_live() {
     let directory = tempfile::tempdir().unwrap();
     let leaves = ["--rounds", "4", "--leaves", "2", "--restart", "a1@1"];
@@ -72,7 +96,15 @@ fn what_virtual_time_has_not_is_refused_by_its_key() {
     let flow = "\n[[background]]\nfrom = \"w0\"\nto = \"w1\"\nrate_mbit = 1\n";
     fs::write(&file, text + flow).unwrap();
     let (file, plain) = (file.to_str().unwrap().to_owned(), scenario("async"));
-    let rows: [(&str, &[&str], &str); 4] = [
+    let table = scenario("factorisation");
+    let bare = directory.path().join("bare.toml");
+    let text = fs::read_to_string(&table).unwrap();
+    fs::write(&bare, text.split("[costs]").next().unwrap()).unwrap();
+    let bare = bare.to_str().unwrap().to_owned();
+    let rows: [(&str, &[&str], &str); 7] = [
+        (&table, &["--no-lab"], "--no-lab is for --level live"),
+        (&table, &["--loss", "0.1"], "faults: virtual time has no faults of tables"),
+        (&bare, &[], "costs: virtual time needs what things take"),
         (&file, &[], "background: virtual time has no traffic of others"),
         (&plain, &["--pcap"], "--pcap is for --level live"),
         (&plain, &["--io", "dpdk"], "--io is for --level live"),

@@ -345,7 +345,6 @@ impl RunArgs {
             (self.switch.is_some(), "--switch"),
             (self.pcap, "--pcap"),
             (self.record, "--record"),
-            (self.level != Level::Live, "--level"),
         ];
         let given = options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option);
         let changed = self.overrides().into_iter().find(|(_, of)| !of.starts_with("faults."));

@@ -3,21 +3,25 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use weft_config::to_toml;
 use weft_process::say;
-use weft_testbed::report::{FactorisationOutcome, FactorisationRecord, Verdict};
-use weft_testbed::run::Io;
+use weft_testbed::interrupt;
+use weft_testbed::report::{FactorisationOutcome, FactorisationRecord, Verdict, VirtualTime};
 use weft_testbed::run::factorisation::{
-    FactorisationPlan, ProcessMessage, judge, run as carry_out,
+    FactorisationPlan, ProcessMessage, judge, packet, run as carry_out,
 };
+use weft_testbed::run::{Io, monotonic_ns};
 use weft_testbed::scenario::FactorisationScenario;
 
-use super::lab::taken_down;
+use super::lab::{listen, taken_down};
 use super::run::{choose_ground, default_directory, in_lab, process_failure, record};
-use super::run_args::RunArgs;
-use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, emit_text, progress_bar};
+use super::run_args::{Level, RunArgs};
+use super::{
+    Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, emit_text, progress_bar, run_packet,
+};
 
 pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     let scenario = load(arguments, text)?;
@@ -35,21 +39,10 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     }
     let mut record: FactorisationRecord = record(&scenario.name, &scenario, arguments);
     record.create(&directory, RECORD).map_err(|error| Exit::Usage.because(error))?;
-    let bar = progress_bar(u64::from(scenario.factorisation.epochs), "epoch");
-    let mut progress = |node: u8, message: &ProcessMessage| match message {
-        ProcessMessage::Epoch { epoch, .. } if node == 0 => bar.set_position(u64::from(*epoch) + 1),
-        ProcessMessage::Failed { error, .. } => {
-            bar.println(format!("weft: process {node}: {error}"));
-        }
-        _ => {}
+    let mut outcome = match arguments.level {
+        Level::Live => run_live(arguments, &plan, &directory)?,
+        Level::Packet => run_in_virtual_time(&plan)?,
     };
-    let lab = arguments.lab.as_ref();
-    let seen = in_lab(plan.topology.as_ref(), lab, &bar, |lab, stop| {
-        carry_out(&plan, lab, &directory, &mut progress, stop)
-    })?;
-    let seen = seen.map_err(process_failure)?;
-    taken_down()?;
-    let mut outcome = judge(&plan, &seen);
     outcome.name.clone_from(&record.name);
     let is_ok = outcome.verdict == Verdict::Ok;
     record.outcome = Some(outcome);
@@ -63,6 +56,38 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     })
 }
 
+fn run_live(
+    arguments: &RunArgs,
+    plan: &FactorisationPlan,
+    directory: &Path,
+) -> Result<FactorisationOutcome, Failure> {
+    let bar = progress_bar(u64::from(plan.scenario.factorisation.epochs), "epoch");
+    let mut progress = |node: u8, message: &ProcessMessage| match message {
+        ProcessMessage::Epoch { epoch, .. } if node == 0 => bar.set_position(u64::from(*epoch) + 1),
+        ProcessMessage::Failed { error, .. } => {
+            bar.println(format!("weft: process {node}: {error}"));
+        }
+        _ => {}
+    };
+    let lab = arguments.lab.as_ref();
+    let seen = in_lab(plan.topology.as_ref(), lab, &bar, |lab, stop| {
+        carry_out(plan, lab, directory, &mut progress, stop)
+    })?;
+    let seen = seen.map_err(process_failure)?;
+    taken_down()?;
+    Ok(judge(plan, &seen))
+}
+
+fn run_in_virtual_time(plan: &FactorisationPlan) -> Result<FactorisationOutcome, Failure> {
+    listen()?;
+    let begun_ns = monotonic_ns();
+    let (seen, clock) = packet::run(plan, &interrupt::is_raised).map_err(run_packet::failed)?;
+    let wall_ns = monotonic_ns().saturating_sub(begun_ns);
+    let mut outcome = judge(plan, &seen);
+    outcome.virtual_time = Some(run_packet::time(clock, Duration::from_nanos(wall_ns)));
+    Ok(outcome)
+}
+
 /// An address of loopback that no other process's runs have.
 fn own_loopback() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
@@ -72,7 +97,7 @@ fn own_loopback() -> Ipv4Addr {
 /// Reads the scenario, with the options that change it.
 fn load(arguments: &RunArgs, text: &str) -> Result<FactorisationScenario, Failure> {
     if let Some(option) = arguments.not_for_factorisation() {
-        let problem = "runs live over UDP, and of overrides takes those of faults";
+        let problem = "runs over UDP, and of overrides takes those of faults";
         let error = anyhow!("{option}: a scenario with [factorisation] {problem}");
         return Err(Exit::Usage.because(error));
     }
@@ -81,6 +106,12 @@ fn load(arguments: &RunArgs, text: &str) -> Result<FactorisationScenario, Failur
         FactorisationScenario::parse(&name, text).map_err(|error| Exit::Usage.because(error))?;
     arguments.change_factorisation(&mut scenario);
     scenario.check().map_err(|problem| Exit::Usage.because(arguments.overridden(&problem)))?;
+    run_packet::check_options(arguments)?;
+    if arguments.level == Level::Packet {
+        packet::check_virtual_time(&scenario).map_err(|error| {
+            Exit::Usage.because(anyhow!("{}: {error}", arguments.scenario.display()))
+        })?;
+    }
     Ok(scenario)
 }
 
@@ -141,6 +172,17 @@ fn words(ran: &FactorisationOutcome) -> String {
         ran.relocations,
         ran.relocation_us_p50
     );
+    if ran.wire_bytes > 0 {
+        let takes = ran.wire_s.map_or_else(String::new, |s| format!(", {s:.4} s at its rate"));
+        text += &format!("the busiest link carried {} bytes an epoch{takes}\n", ran.wire_bytes);
+    }
+    if let Some(time) = &ran.virtual_time {
+        let VirtualTime { virtual_seconds, events, wall_seconds, fingerprint, .. } = time;
+        text += &format!(
+            "virtual time: {virtual_seconds:.3} s, {events} events, in {wall_seconds:.1} s; \
+             fingerprint {fingerprint}\n"
+        );
+    }
     text += &format!(
         "{:<12} {:>9} {:>11} {:>11} {:>11} {:>11}\n",
         "operation", "timed", "p50 us", "p90 us", "p99 us", "most us"

@@ -12,6 +12,16 @@ use super::{Exit, Failure};
 
 /// Refuses what virtual time has not, by the option or the key that asks for it.
 pub(super) fn check(arguments: &RunArgs, scenario: &Scenario) -> Result<(), Failure> {
+    check_options(arguments)?;
+    if arguments.level == Level::Live {
+        return Ok(());
+    }
+    check_virtual_time(scenario)
+        .map_err(|error| Exit::Usage.because(anyhow!("{}: {error}", arguments.scenario.display())))
+}
+
+/// Refuses what virtual time has not, by the option.
+pub(super) fn check_options(arguments: &RunArgs) -> Result<(), Failure> {
     if arguments.level == Level::Live {
         return Ok(());
     }
@@ -25,8 +35,7 @@ pub(super) fn check(arguments: &RunArgs, scenario: &Scenario) -> Result<(), Fail
         let error = anyhow!("{option} is for --level live; --level packet: {why}");
         return Err(Exit::Usage.because(error));
     }
-    check_virtual_time(scenario)
-        .map_err(|error| Exit::Usage.because(anyhow!("{}: {error}", arguments.scenario.display())))
+    Ok(())
 }
 
 /// Why a run in virtual time ended.
@@ -40,13 +49,18 @@ pub(super) fn failed(error: PacketError) -> Failure {
 /// Says what was otherwise.
 pub(super) fn note(outcome: &mut RunOutcome, clock: VirtualClock, wall: Duration) {
     (outcome.io_requested, outcome.io) = (IO_NAME.to_owned(), IO_NAME.to_owned());
-    outcome.surroundings.virtual_time = Some(VirtualTime {
+    outcome.surroundings.virtual_time = Some(time(clock, wall));
+}
+
+/// The clock of a run, as its report has it.
+pub(super) fn time(clock: VirtualClock, wall: Duration) -> VirtualTime {
+    VirtualTime {
         level: "packet".to_owned(),
         virtual_seconds: clock.virtual_ns as f64 / 1e9,
         events: clock.events,
         wall_seconds: wall.as_secs_f64(),
         fingerprint: clock.fingerprint,
-    });
+    }
 }
 
 /// What carries the frames.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Record, Verdict};
+use super::{Record, Verdict, VirtualTime};
 use crate::scenario::ModeWord;
 
 /// `run.json` of such a run.
@@ -44,6 +44,11 @@ pub struct FactorisationOutcome {
     pub epoch_s: f64,
     /// Of each.
     pub epochs_s: Vec<f64>,
+    /// Bytes of frames that the link of a process carried in an epoch: of the one that carried
+    /// most, in the direction that did; 0 where processes have no links of their own.
+    pub wire_bytes: u64,
+    /// How long these take at the lab's rate; none without a rate.
+    pub wire_s: Option<f64>,
     /// Entries of frames that were sent again.
     pub repeats: u64,
     /// What the home counted in its last life, by name as in its `tables`: accesses and localizes
@@ -55,6 +60,9 @@ pub struct FactorisationOutcome {
     pub latencies: Vec<LatencyRow>,
     /// What went wrong, for people.
     pub problems: Vec<String>,
+    /// The clock, where it was not this machine's.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub virtual_time: Option<VirtualTime>,
 }
 
 /// How long operations of a kind took, at all processes; 0 if there were none.

@@ -28,6 +28,17 @@ pub enum PacketError {
         /// What it asks for.
         what: &'static str,
     },
+    /// Something that virtual time needs.
+    #[error("{key}: virtual time needs {what}; give it, or use --level live")]
+    Missing {
+        /// The key of the scenario.
+        key: &'static str,
+        /// What it says.
+        what: &'static str,
+    },
+    /// A table cannot be so.
+    #[error("the table: {0}")]
+    Table(String),
     /// A box cannot be so.
     #[error("a box of the scenario: {0}")]
     Config(Problem),

@@ -26,6 +26,25 @@ pub struct FactorisationScenario {
     /// Times at which the home is killed without a word and started again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kill: Vec<HomeKillSection>,
+    /// What things take in virtual time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs: Option<CostsSection>,
+}
+
+/// `[costs]`: what things take in virtual time, where each thread has a core of its own.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CostsSection {
+    /// Going through an entry whose factors are at the process, with the operations on them.
+    pub entry_ns: u64,
+    /// Any other operation on a row that is at the process, and saying that a key is to be used.
+    pub operation_ns: u64,
+    /// A frame, at the host that sends it and at the one that receives it.
+    pub frame_ns: u64,
+    /// Until a thread that sleeps runs again.
+    pub wake_ns: u64,
+    /// From a host to another, besides what a frame takes at the links' rate.
+    pub delay_ns: u64,
 }
 
 /// `[factorisation]`
@@ -164,6 +183,7 @@ impl FactorisationScenario {
         }
         let section = &self.factorisation;
         section.check()?;
+        self.costs.map_or(Ok(()), CostsSection::check)?;
         let hosts = (0..section.nodes).map(|node| format!("w{node}"));
         self.lab.validate(&hosts.chain([HOME.to_owned()]).collect::<Vec<_>>())?;
         let is_plain = self.lab.links.is_empty() && self.lab.racks.is_empty();
@@ -198,6 +218,23 @@ impl FactorisationScenario {
             rate: self.lab.rate_mbit.and_then(Rate::from_mbit),
             mtu: self.lab.mtu,
         })
+    }
+}
+
+impl CostsSection {
+    fn check(self) -> Result<(), Problem> {
+        for (key, ns) in [
+            ("entry_ns", self.entry_ns),
+            ("operation_ns", self.operation_ns),
+            ("frame_ns", self.frame_ns),
+            ("wake_ns", self.wake_ns),
+            ("delay_ns", self.delay_ns),
+        ] {
+            if ns > COST_NS_MAX {
+                return refuse("costs", key, format!("is {ns}; expected 0 to {COST_NS_MAX}"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -286,6 +323,8 @@ const EACH_MAX: u8 = 16;
 /// Two of each kind of entities or words.
 const ROWS_MIN: u32 = 8;
 const STALENESS_MAX: u32 = 64;
+/// A second: whatever takes longer is none of these.
+const COST_NS_MAX: u64 = 1_000_000_000;
 /// Rows or columns of a matrix.
 const SIDE_MAX: u32 = 1 << 20;
 /// A factor travels in a datagram of an Ethernet's MTU, with what belongs to it.
@@ -343,6 +382,12 @@ mod tests {
                 "kill[0].in_epoch",
             ),
             ("name = \"f\"", "name = \"f\"\nlab = { delay_ms = 1.0 }", "lab"),
+            (
+                "learning_rate = 0.1",
+                "learning_rate = 0.1\n[costs]\nentry_ns = 1\noperation_ns = 1\nframe_ns = 1\n\
+                 wake_ns = 2000000000\ndelay_ns = 1",
+                "costs.wake_ns",
+            ),
         ] {
             let text = TEXT.replace(from, to);
             assert_ne!(text, TEXT);

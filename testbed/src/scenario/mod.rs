@@ -30,8 +30,8 @@ use background::BACKGROUND_MAX;
 pub use background::BackgroundSection;
 pub use boxes::{AggregationSection, FaultSection, RestartSection};
 pub use factorisation::{
-    FactorisationScenario, FactorisationSection, HOME, HomeKillSection, ModeWord, ModelWord,
-    has_factorisation,
+    CostsSection, FactorisationScenario, FactorisationSection, HOME, HomeKillSection, ModeWord,
+    ModelWord, has_factorisation,
 };
 pub use job::{JobSection, ScaleExponent};
 pub use lab::{LabSection, LinkRate, RackSection, RateStepSection};

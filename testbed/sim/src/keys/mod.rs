@@ -10,12 +10,14 @@
 //! | `history` | whether what the sessions saw is sequentially consistent, key by key |
 //! | `copies` | whether pulls of copies are as new as they must be |
 //! | `judge` | that each row is at one process, that the sums are exact, that all ends |
+//! | [`timed`] | the same engines where nothing goes wrong: how long work over a table takes |
 
 mod copies;
 pub mod history;
 mod judge;
 mod node;
 pub mod scenario;
+pub mod timed;
 mod world;
 
 use self::scenario::Scenario;

@@ -12,12 +12,14 @@ use super::history::{Event, Value};
 use super::scenario::Scenario;
 use crate::hash;
 
-/// What a process's engine says.
+/// What an engine says.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub struct Heard {
     pub(super) sent: Vec<(To, Vec<u8>)>,
-    done: Vec<(u64, Option<Vec<f32>>)>,
-    lost: Vec<u64>,
+    /// Calls that are done for a key; a pull has its value.
+    pub done: Vec<(u64, Option<Vec<f32>>)>,
+    /// Keys whose rows nobody has any more.
+    pub lost: Vec<u64>,
 }
 
 impl Outbox for Heard {

@@ -5,6 +5,7 @@ use weft_client::keys::Histogram;
 use super::live::Seen;
 use super::message::TableSummary;
 use super::plan::FactorisationPlan;
+use crate::lab::tc::Rate;
 use crate::report::{FactorisationOutcome, LatencyRow, Verdict};
 use crate::workload::factorisation::Matrix;
 
@@ -54,6 +55,9 @@ pub fn judge(plan: &FactorisationPlan, seen: &Seen) -> FactorisationOutcome {
         seen.summaries.iter().map(|(_, summary)| of(summary)).sum()
     };
     let (local, remote) = (sum(|it| it.local), sum(|it| it.remote));
+    let carried = seen.summaries.iter().map(|(_, it)| it.rx_bytes.max(it.tx_bytes)).max();
+    let wire_bytes = carried.unwrap_or(0) / u64::from(section.epochs.max(1));
+    let rate = plan.scenario.lab.rate_mbit.and_then(Rate::from_mbit).map(Rate::bytes_per_sec);
     let latencies = latencies(seen);
     let moves = latencies.iter().find(|row| row.operation == LOCALIZE);
     FactorisationOutcome {
@@ -72,11 +76,14 @@ pub fn judge(plan: &FactorisationPlan, seen: &Seen) -> FactorisationOutcome {
         relocation_us_p50: moves.map_or(0.0, |row| row.p50_us),
         epoch_s: epochs_s.get(epochs_s.len() / 2).copied().unwrap_or(0.0),
         epochs_s: in_order,
+        wire_bytes,
+        wire_s: rate.map(|rate| wire_bytes as f64 / rate as f64),
         repeats: sum(|it| it.repeats),
         home: seen.home.clone(),
         home_kills: seen.kills.clone(),
         latencies,
         problems,
+        virtual_time: None,
     }
 }
 

@@ -73,6 +73,11 @@ pub struct TableSummary {
     pub localize: Vec<(u64, u64)>,
     /// Processor time.
     pub cpu_ns: u64,
+    /// Bytes of Ethernet frames that came over the process's own link while epochs lasted, and that
+    /// left; 0 where it has none, as on loopback.
+    pub rx_bytes: u64,
+    /// See above.
+    pub tx_bytes: u64,
 }
 
 impl TableSummary {
@@ -93,6 +98,7 @@ impl TableSummary {
             push_remote: classes(&latencies.push_remote),
             localize: classes(&latencies.localize),
             cpu_ns,
+            ..Self::default()
         }
     }
 }

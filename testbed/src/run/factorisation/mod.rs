@@ -6,8 +6,10 @@
 //! | `plan` | the home's configuration, and what each process is told (pure) |
 //! | `message` | what processes say |
 //! | `gate` | where the threads of all processes wait for each other |
+//! | `script` | what each thread does, in its order (pure) |
 //! | `process` | one process: its session and its threads |
 //! | `live` | starts home and processes, opens the gates, kills the home |
+//! | [`packet`] | the same in virtual time |
 //! | `judge` | compares with the reference; the verdict (pure) |
 //!
 //! The processes' steps are kept apart by `weft run`, over standard input and output, and not by
@@ -17,8 +19,10 @@ mod gate;
 mod judge;
 mod live;
 mod message;
+pub mod packet;
 mod plan;
 pub mod process;
+mod script;
 
 pub use judge::judge;
 pub use live::{Seen, run};

@@ -2,24 +2,26 @@
 //! Weft but `weft-client` and a port.
 
 use std::io::BufRead;
+use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use weft_client::keys::{KeyError, KeySession};
+use weft_client::keys::{KeyError, KeySession, KeyTicket};
 use weft_io::fault::{Fault, member_seed};
+use weft_io::nic::NicCounters;
 use weft_io::udp::{UdpConfig, UdpPort};
 
 use super::FACTORS;
 use super::gate::{Gate, Stopped};
 use super::message::{ProcessMessage, TableSummary};
 use super::plan::ProcessPlan;
+use super::script::{Action, in_calls, script};
 use crate::run::worker::fault_config;
 use crate::run::{monotonic_ns, process_cpu_ns};
-use crate::scenario::{ModeWord, ModelWord};
-use crate::workload::factorisation::Matrix;
+use crate::workload::factorisation::{Entry, Matrix};
 
 /// Runs a process to its end; the last message is `Done` or `Failed`. Each line of `opened` opens a
 /// gate.
@@ -54,11 +56,13 @@ fn carry_out(
         opened.lines().map_while(Result::ok).for_each(|_| kept.open());
         kept.stop();
     });
-    let failure = std::sync::Mutex::new(None);
+    let wire = Wire::new(plan.processes[usize::from(plan.node)].ip());
+    let failure = Mutex::new(None);
     thread::scope(|scope| {
         for thread in 0..threads {
-            let work = Work { plan, matrix: &matrix, keys: &keys, gate: &gate, say, thread };
-            let (failure, gate) = (&failure, &gate);
+            let (matrix, keys, gate, wire) = (&matrix, &keys, &gate, &wire);
+            let work = Work { plan, matrix, keys, gate, wire, say, thread };
+            let failure = &failure;
             scope.spawn(move || {
                 let Err(why) = work.run(directory) else { return };
                 failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
@@ -67,7 +71,11 @@ fn carry_out(
         }
     });
     match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        None => Ok(TableSummary::new(&keys.statistics(), process_cpu_ns())),
+        None => {
+            let summary = TableSummary::new(&keys.statistics(), process_cpu_ns());
+            let (rx_bytes, tx_bytes) = wire.carried();
+            Ok(TableSummary { rx_bytes, tx_bytes, ..summary })
+        }
         Some(Why::Failed(error)) => Err(error),
         Some(Why::Stopped) => anyhow::bail!("the run was given up before this process was done"),
     }
@@ -110,6 +118,7 @@ struct Work<'a> {
     matrix: &'a Matrix,
     keys: &'a KeySession,
     gate: &'a Gate,
+    wire: &'a Wire,
     say: &'a (dyn Fn(ProcessMessage) + Sync),
     thread: u8,
 }
@@ -117,32 +126,41 @@ struct Work<'a> {
 impl Work<'_> {
     fn run(&self, directory: &Path) -> Result<(), Why> {
         let section = &self.plan.scenario.factorisation;
-        let worker =
-            u32::from(self.plan.node) * u32::from(section.threads) + u32::from(self.thread);
-        self.set_first_factors()?;
-        self.pass()?;
-        for epoch in 0..section.epochs {
-            let begun = Instant::now();
-            for step in 0..section.workers() {
-                self.step(worker, step)?;
-                self.pass()?;
-            }
-            if self.thread == 0 {
-                let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                (self.say)(ProcessMessage::Epoch { epoch, took_ns });
+        let place = (self.plan.node, self.thread);
+        let mut learner = Learner::default();
+        let mut begun = Instant::now();
+        for action in script(section, self.matrix, place) {
+            match action {
+                Action::Set(keys) => {
+                    let factors: Vec<f32> =
+                        keys.iter().flat_map(|key| self.matrix.first_factor(*key)).collect();
+                    self.keys.set(&keys, &factors)?;
+                }
+                Action::Intend(keys, ahead) => {
+                    let clock = self.keys.clock() + ahead;
+                    self.keys.intend(&keys, clock, clock + 1)?;
+                }
+                Action::Localize(keys) => self.keys.localize(&keys)?,
+                Action::Begin(keys) => learner.coming.push(self.keys.start_localize(&keys)?),
+                Action::Learn(entry) => self.learn(entry, &mut learner)?,
+                Action::Await => {
+                    learner.coming.drain(..).try_for_each(|ticket| ticket.wait().map(drop))?;
+                }
+                Action::Pass => self.pass()?,
+                Action::EpochBegins => {
+                    begun = Instant::now();
+                    self.wire.begin(self.thread);
+                }
+                Action::EpochEnds(epoch) if self.thread == 0 => {
+                    let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                    self.wire.end();
+                    (self.say)(ProcessMessage::Epoch { epoch, took_ns });
+                }
+                Action::EpochEnds(_) => {}
+                Action::Keep => self.keep_factors(directory)?,
             }
         }
-        if section.mode.has_copies() {
-            // Until no copy is as old as the last step.
-            for _ in 0..=section.staleness {
-                self.pass()?;
-            }
-        }
-        if worker == 0 {
-            self.keep_factors(directory)?;
-        }
-        // Rows leave with their process: nobody goes before process 0 has them.
-        self.pass()
+        Ok(())
     }
 
     fn pass(&self) -> Result<(), Why> {
@@ -158,54 +176,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// This thread's share of the keys that are here at first.
-    fn set_first_factors(&self) -> Result<(), Why> {
-        let section = &self.plan.scenario.factorisation;
-        let range = u64::from(section.key_count() / u32::from(section.nodes));
-        let first = u64::from(self.plan.node) * range + u64::from(self.thread);
-        let end = u64::from(self.plan.node + 1) * range;
-        let keys: Vec<u64> = (first..end).step_by(section.threads.into()).collect();
-        for keys in keys.chunks(KEYS_OF_CALL) {
-            let factors: Vec<f32> =
-                keys.iter().flat_map(|key| self.matrix.first_factor(*key)).collect();
-            self.keys.set(keys, &factors)?;
-        }
-        Ok(())
-    }
-
-    /// Has the factors come that others have worked on, and goes through the entries.
-    fn step(&self, worker: u32, step: u32) -> Result<(), Why> {
-        let section = &self.plan.scenario.factorisation;
-        let now = self.matrix.keys_of(worker, step);
-        let next = self.matrix.keys_of(worker, step + 1);
-        let mut coming = Vec::new();
-        if section.mode == ModeWord::Managed {
-            let clock = self.keys.clock();
-            for (keys, clock) in [(&now, clock), (&next, clock + 1)] {
-                self.keys.intend(keys, clock, clock + 1)?;
-            }
-        } else if section.model == ModelWord::Matrix || step == 0 {
-            now.chunks(KEYS_OF_CALL).try_for_each(|keys| self.keys.localize(keys))?;
-        }
-        if section.mode == ModeWord::Relocation && section.model != ModelWord::Matrix {
-            // While this step's entries are gone through.
-            for keys in next.chunks(KEYS_OF_CALL) {
-                coming.push(self.keys.start_localize(keys)?);
-            }
-        }
-        let (mut factors, mut change) = (Vec::new(), Vec::new());
-        for entry in self.matrix.entries(worker, step) {
-            let keys = self.matrix.keys(entry);
-            factors.resize(keys.len() * usize::from(section.row_len()), 0.0);
-            change.resize(factors.len(), 0.0);
-            self.keys.pull(&keys, &mut factors)?;
-            self.matrix.descend(entry.value, &factors, &mut change);
-            self.keys.push(&keys, &change)?;
-        }
-        for ticket in coming {
-            ticket.wait()?;
-        }
-        Ok(())
+    fn learn(&self, entry: &Entry, learner: &mut Learner) -> Result<(), Why> {
+        let keys = self.matrix.keys(entry);
+        let Learner { factors, change, .. } = learner;
+        factors.resize(keys.len() * usize::from(self.plan.scenario.factorisation.row_len()), 0.0);
+        change.resize(factors.len(), 0.0);
+        self.keys.pull(&keys, factors)?;
+        self.matrix.descend(entry.value, factors, change);
+        Ok(self.keys.push(&keys, change)?)
     }
 
     /// Writes all factors to the run's directory.
@@ -213,9 +191,9 @@ impl Work<'_> {
         let section = &self.plan.scenario.factorisation;
         let keys: Vec<u64> = (0..section.key_count().into()).collect();
         let mut octets = Vec::new();
-        for keys in keys.chunks(KEYS_OF_CALL) {
+        for keys in in_calls(&keys) {
             let mut factors = vec![0.0; keys.len() * usize::from(section.row_len())];
-            self.keys.pull(keys, &mut factors)?;
+            self.keys.pull(&keys, &mut factors)?;
             octets.extend(factors.iter().flat_map(|element: &f32| element.to_le_bytes()));
         }
         let path = directory.join(FACTORS);
@@ -225,5 +203,48 @@ impl Work<'_> {
     }
 }
 
-/// Keys of one call.
-const KEYS_OF_CALL: usize = 1000;
+/// What a thread works with.
+#[derive(Default)]
+struct Learner {
+    coming: Vec<KeyTicket>,
+    factors: Vec<f32>,
+    change: Vec<f32>,
+}
+
+/// Bytes on this process's own link while epochs last; none where it has no link of its own.
+struct Wire {
+    counters: Option<NicCounters>,
+    /// Received and sent, at first and in the end.
+    seen: Mutex<[Option<(u64, u64)>; 2]>,
+}
+
+impl Wire {
+    fn new(ip: IpAddr) -> Self {
+        Self { counters: NicCounters::of_link(ip, None), seen: Mutex::default() }
+    }
+
+    fn read(&self) -> Option<(u64, u64)> {
+        let (received, sent) = self.counters.as_ref()?.read();
+        received.zip(sent)
+    }
+
+    /// An epoch begins for a thread.
+    fn begin(&self, thread: u8) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread == 0 && seen[0].is_none() {
+            seen[0] = self.read();
+        }
+    }
+
+    /// An epoch has ended.
+    fn end(&self) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)[1] = self.read();
+    }
+
+    /// What was received and sent.
+    fn carried(&self) -> (u64, u64) {
+        let [first, last] = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let ((rx0, tx0), (rx1, tx1)) = (first.unwrap_or_default(), last.unwrap_or_default());
+        (rx1.saturating_sub(rx0), tx1.saturating_sub(tx0))
+    }
+}
