@@ -38,7 +38,10 @@ fn table<const K: usize>() -> Keys<K> {
         zombies: false,
         caches: false,
         low_frames: false,
+        in_flight: 1,
         kept_count_max: 4,
+        remote_count_max: 4,
+        open_count_max: 15,
         rules: Rules::AsSpecified,
         tables: Tables::default(),
     }
@@ -405,6 +408,14 @@ mod two_keys {
     }
 
     #[test]
+    fn answer_of_one_key_that_counts_for_all_loses_a_push() {
+        let table = Keys { pushes: times(1, P1), batches: true, ..table::<2>() };
+        let wrong = Keys { rules: Rules::AnswerIsWhole, ..table };
+        let verdict = "k1 is not consistent: p1.0 push, at last nothing";
+        assert_fails(&wrong, Failure::Unsafe, verdict);
+    }
+
+    #[test]
     fn keys_are_claimed_one_by_one() {
         let table = Keys { localizes: times(1, P1), restart_count_max: 1, ..table::<2>() };
         assert_holds(&Keys { pushes: scaled(1, P1), ..table.clone() }, 14_000);
@@ -532,5 +543,127 @@ mod intents {
         let verdict =
             "k0 is not consistent: p0.0 push, p0.1 pull: p0.0, p1.0 push open, p1.1 pull: p1.0";
         assert_fails(&wrong, Failure::Unsafe, verdict);
+    }
+}
+
+/// Two accesses to a key in flight, in lanes.
+mod lanes {
+    use super::*;
+
+    fn two<const K: usize>() -> Keys<K> {
+        Keys { in_flight: 2, ..table() }
+    }
+
+    #[test]
+    fn each_push_and_set_counts_once_and_keeps_the_order_of_those_who_wait() {
+        let table = Keys { localizes: times(1, P1 | P2), pushes: times(2, P1), ..two::<1>() };
+        assert_holds(&Keys { pulls: times(1, P1), ..table.clone() }, 200_000);
+        assert_holds(&Keys { pulls: times(1, P1), caches: true, ..table.clone() }, 200_000);
+        let table = Keys { sets: times(1, P1 | P2), pushes: times(1, P1), ..table };
+        assert_holds(&table, 300_000);
+    }
+
+    #[test]
+    fn box_restarts_or_a_process_dies() {
+        let table = Keys { localizes: times(1, P1 | P2), pushes: times(2, P1), ..two::<1>() };
+        assert_holds(&Keys { restart_count_max: 1, ..table.clone() }, 15_000);
+        for zombies in [false, true] {
+            let deaths = times(1, ANY);
+            assert_holds(&Keys { deaths, zombies, ..table.clone() }, 80_000);
+        }
+        let table = Keys { checkpoint_count_max: 1, deaths: times(1, P0 | P2), ..table };
+        assert_holds(&table, 20_000);
+    }
+
+    #[test]
+    fn two_keys_share_numbers_of_lanes() {
+        let table = Keys { localizes: times(1, P2), pushes: times(2, P1), ..two::<2>() };
+        assert_holds(&table, 15_000);
+    }
+
+    /// So a table with lanes does not promise it.
+    #[test]
+    fn pull_overtakes_the_push_before_it() {
+        let table = Keys { pushes: times(1, P1), pulls: times(1, P1), ..two::<1>() };
+        let verdict = "k0 is not consistent: p1.0 push open, p1.1 pull: nothing";
+        let wrong = Keys { rules: Rules::LanesInOrder, ..table };
+        assert_fails(&wrong, Failure::Unsafe, verdict);
+    }
+
+    #[test]
+    fn one_last_number_for_two_lanes_drops_an_access_for_ever() {
+        let table = Keys { pushes: times(2, P1), ..two::<1>() };
+        let wrong = Keys { rules: Rules::OneLastNumber, ..table };
+        assert_fails(&wrong, Failure::Stuck, "waits for ever: p1 for an answer of k0");
+    }
+}
+
+mod full {
+    use super::*;
+
+    #[test]
+    fn what_finds_no_room_is_as_lost() {
+        let table = Keys { localizes: times(2, P1 | P2), remote_count_max: 0, ..table::<1>() };
+        let table = Keys { pushes: times(1, P0), pulls: times(1, P0), ..table };
+        assert_holds(&table, 250_000);
+    }
+
+    #[test]
+    fn number_that_is_queued_without_its_access_loses_a_push() {
+        let table = Keys { localizes: times(1, P1), pushes: times(1, P0 | P2), ..table::<1>() };
+        let table = Keys { remote_count_max: 0, ..table };
+        let wrong = Keys { rules: Rules::FullIsEntered, ..table };
+        let verdict = "k0 is not consistent: p0.0 push, at last nothing";
+        assert_fails(&wrong, Failure::Unsafe, verdict);
+    }
+
+    #[test]
+    fn who_has_no_number_tries_again() {
+        let table = Keys { open_count_max: 1, pushes: times(2, P1), ..table::<2>() };
+        assert_holds(&Keys { localizes: times(1, P1 | P2), ..table.clone() }, 100_000);
+        let table = Keys { restart_count_max: 1, pushes: times(1, P1), ..table };
+        assert_holds(&Keys { localizes: times(1, P1), ..table }, 10_000);
+    }
+
+    #[test]
+    fn number_that_is_given_again_while_it_is_open_waits_for_ever() {
+        let table = Keys { open_count_max: 1, pushes: times(1, P1), ..table::<1>() };
+        let table = Keys { localizes: times(1, P1), ..table };
+        let wrong = Keys { rules: Rules::OpenNumberReused, ..table };
+        assert_fails(&wrong, Failure::Stuck, "waits for ever: p1 for k0");
+    }
+
+    #[test]
+    fn numbers_that_begin_anew_drop_an_access() {
+        let table = Keys { pushes: times(3, P1), ..table::<1>() };
+        let wrong = Keys { rules: Rules::NumbersWrap, ..table };
+        let verdict = "waits for ever: p1 for an answer of k0";
+        assert_fails(&wrong, Failure::Stuck, verdict);
+    }
+}
+
+mod returns {
+    use super::*;
+
+    fn of(by: u8) -> Keys<1> {
+        Keys { deaths: times(1, by), ..table() }
+    }
+
+    #[test]
+    fn process_that_goes_on_without_memory_loses_what_it_had() {
+        let table = Keys { pushes: times(1, P1), ..of(P0) };
+        let wrong = Keys { rules: Rules::ReturnsAsKnown, ..table };
+        assert_fails(&wrong, Failure::Unsafe, "k0 is lost");
+        let table = Keys { pushes: times(2, P1), ..of(P1) };
+        let wrong = Keys { rules: Rules::ReturnsAsKnown, ..table };
+        let verdict = "k0 is not consistent: p1.0 push, p1.1 push, at last p1.0";
+        assert_fails(&wrong, Failure::Unsafe, verdict);
+    }
+
+    #[test]
+    fn process_that_returns_among_the_others_is_sent_what_it_does_not_wait_for() {
+        let table = Keys { localizes: times(1, P1), ..of(P1) };
+        let wrong = Keys { rules: Rules::ReturnIsWelcome, ..table };
+        assert_fails(&wrong, Failure::Unsafe, "k0 is lost");
     }
 }

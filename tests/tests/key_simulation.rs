@@ -6,7 +6,7 @@
 //! A failure prints its seed; `WEFT_SIM_SEED=n` runs it alone with a log of every datagram,
 //! `WEFT_SIM_SCALE=10` ten times as many, `WEFT_SIM_COUNT=20` twenty.
 
-use weft_sim::keys::{Seen, run, run_managed};
+use weft_sim::keys::{Seen, run, run_lanes, run_managed};
 use weft_tests::seeds::run_seeds;
 
 const SEEDS: u64 = 2_000;
@@ -55,5 +55,27 @@ fn managed_seeds() {
     }
     for seed in 0..24 {
         assert_eq!(run_managed(seed, false).fingerprint, run_managed(seed, false).fingerprint);
+    }
+}
+
+/// As the first, with two to four accesses to a key in flight: each operation happens once, between
+/// its call and its end; and it is seen that no more order than that holds.
+#[test]
+fn seeds_with_several_in_flight() {
+    let mut seen = Seen::default();
+    let is_whole = run_seeds(SEEDS, |seed, is_logged| {
+        let report = run_lanes(seed, is_logged);
+        seen.add(&report.seen);
+        report.violations
+    });
+    println!("{seen:#?}");
+    if is_whole {
+        assert!(seen.moves > 20_000 && seen.judged > 50_000, "{seen:?}");
+        assert!(seen.overtaken > 100, "{seen:?}");
+        assert!(seen.restarts > 300 && seen.killed > 400 && seen.cut_off > 200, "{seen:?}");
+        assert!(seen.restored > 500 && seen.stale > 20 && seen.full > 100, "{seen:?}");
+    }
+    for seed in 0..24 {
+        assert_eq!(run_lanes(seed, false).fingerprint, run_lanes(seed, false).fingerprint);
     }
 }

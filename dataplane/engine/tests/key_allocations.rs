@@ -71,6 +71,7 @@ impl World {
             key_count: 24,
             processes: PROCESSES,
             payload_max: 1472,
+            in_flight: 1,
         };
         let addrs: Vec<_> = (0..PROCESSES).map(|process| addr(Some(process))).collect();
         let death_timeout = Nanos::from_millis(300);

@@ -2,7 +2,7 @@
 //! a table, at a `weft-node` that is the table's home.
 
 use serde::{Deserialize, Serialize};
-use weft_client::keys::Mode;
+use weft_client::keys::{IN_FLIGHT_MAX, Mode};
 use weft_config::{ConfigError, ConfigFile, Problem};
 
 use super::{FaultSection, LabSection, refuse};
@@ -58,6 +58,10 @@ pub struct FactorisationSection {
     /// Where the factors are and how processes come to them. Default `relocation`.
     #[serde(default)]
     pub mode: ModeWord,
+    /// Accesses to one factor that a process may have in flight, 1 to 4; with more than 1 those that
+    /// are open at the same time have no order. Not in the modes that have copies. Default 1.
+    #[serde(default = "one_access")]
+    pub in_flight: u8,
     /// Clocks, that is steps of an epoch, that copies of factors may be older, 0 to 64: in the
     /// modes that have copies. Default 1.
     #[serde(default = "one")]
@@ -301,6 +305,13 @@ impl FactorisationSection {
                 return refused(key, format!("is {value}; expected 1 to {ENTRIES_MAX}"));
             }
         }
+        if !(1..=IN_FLIGHT_MAX).contains(&self.in_flight) {
+            let reason = format!("is {}; expected 1 to {IN_FLIGHT_MAX}", self.in_flight);
+            return refused("in_flight", reason);
+        }
+        if self.in_flight > 1 && self.mode.has_copies() {
+            return refused("in_flight", "must be 1 in a mode that has copies".to_owned());
+        }
         if self.staleness > STALENESS_MAX {
             let reason = format!("is {}; expected 0 to {STALENESS_MAX}", self.staleness);
             return refused("staleness", reason);
@@ -314,6 +325,10 @@ impl FactorisationSection {
 }
 
 const fn one() -> u32 {
+    1
+}
+
+const fn one_access() -> u8 {
     1
 }
 
@@ -371,6 +386,9 @@ mod tests {
             ("learning_rate = 0.1", "learning_rate = 0", "factorisation.learning_rate"),
             ("rank = 3", "rank = 3\nmode = \"stale\"", "mode"),
             ("rank = 3", "rank = 3\nstaleness = 65", "factorisation.staleness"),
+            ("rank = 3", "rank = 3\nin_flight = 0", "factorisation.in_flight"),
+            ("rank = 3", "rank = 3\nin_flight = 5", "factorisation.in_flight"),
+            ("rank = 3", "rank = 3\nmode = \"managed\"\nin_flight = 2", "factorisation.in_flight"),
             (
                 "name = \"f\"",
                 "name = \"f\"\nkill = [{ box = \"w0\", in_epoch = 0 }]",

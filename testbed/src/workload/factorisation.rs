@@ -212,6 +212,7 @@ mod tests {
             nodes,
             threads,
             mode: ModeWord::Relocation,
+            in_flight: 1,
             staleness: 1,
             model: ModelWord::Matrix,
             rows: 24,

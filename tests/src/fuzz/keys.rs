@@ -278,6 +278,7 @@ fn table() -> TableConfig {
         key_count: KEYS,
         processes: PROCESSES,
         payload_max: 1472,
+        in_flight: 1,
     }
 }
 

@@ -56,6 +56,16 @@ pub struct KeyConfig {
     /// Whether an access goes at first to the process that had the row when this one last knew, and
     /// not to the home box. What is wrong costs a frame more. Default true.
     pub has_cache: bool,
+    /// Accesses to one key that this process may have in flight, 1 to 4. All processes have the
+    /// same. Default 1: each key is sequentially consistent. With more, an operation on a row that
+    /// is elsewhere does not wait for those before it, and the guarantee is a weaker one: each
+    /// operation happens once, at one moment between its call and its end, so that what is called
+    /// after another has ended comes after it, and each push and set counts exactly once; but of
+    /// operations that are open at the same time any may come first, also of one thread: a pull may
+    /// not see this thread's push whose ticket is not finished, and a set may undo a push that was
+    /// called after it. [`KeySession::intend`](super::KeySession::intend) does nothing then, and
+    /// modes with copies are refused.
+    pub in_flight: u8,
     /// Clocks that a copy of a row may be older than the one in which it is read
     /// ([`KeySession::advance_clock`](super::KeySession::advance_clock)). Default 1.
     pub staleness: u32,
@@ -122,6 +132,7 @@ impl KeyConfig {
             beat: Duration::from_millis(200),
             mode: Mode::Relocation,
             has_cache: true,
+            in_flight: 1,
             staleness: 1,
             on_loss: OnLoss::End,
             limits: ProcessLimits::default(),
@@ -136,6 +147,7 @@ impl KeyConfig {
         mtu: u16,
         mode: Mode,
         has_cache: bool,
+        in_flight: u8,
         staleness: u32,
         on_loss: OnLoss,
         connect_timeout: Duration,
@@ -181,8 +193,12 @@ impl KeyConfig {
             key_count: self.key_count,
             processes: u8::try_from(self.processes.len()).unwrap_or(u8::MAX),
             payload_max: u16::try_from(payload_max).unwrap_or(u16::MAX),
+            in_flight: self.in_flight,
         };
         table.check().map_err(KeyError::Table)?;
+        if self.in_flight > 1 && self.mode.is_stale() {
+            return Err(KeyError::Table(TableError::InFlight(self.in_flight)));
+        }
         Ok(table)
     }
 }

@@ -44,7 +44,8 @@
 //! is sequentially consistent, for calls and for tickets: one thread's operations on a key happen
 //! in the order of its calls, for the engine runs what waits for a row in the turn of the row's
 //! lock in which the row comes. Operations on different keys have no order, nor do those of one
-//! call that names a key twice.
+//! call that names a key twice. With [`KeyConfig::in_flight`] above 1, tickets of one key have none
+//! either while they are open: that is the price of accesses that do not wait for each other.
 
 mod calls;
 mod capture;
@@ -70,4 +71,4 @@ pub use latency::{Histogram, KeyLatencies, SAMPLE_EVERY};
 pub use parts::TableFileError;
 pub use session::{KeySession, KeyStatistics};
 pub use store::STRIPES_MAX;
-pub use weft_engine::role::keys::Mode;
+pub use weft_engine::role::keys::{IN_FLIGHT_MAX, Mode};

@@ -6,7 +6,7 @@
 
 use std::array;
 
-use weft_engine::role::keys::{PROCESSES_MAX, TableConfig};
+use weft_engine::role::keys::{IN_FLIGHT_MAX, PROCESSES_MAX, TableConfig};
 use weft_kernel::crc32c;
 use weft_wire::Members;
 use weft_wire::keys::{Number, RowEpoch};
@@ -43,7 +43,7 @@ pub(super) struct KeptRow {
     pub(super) epoch: RowEpoch,
     /// A copy of a row that was on its way to another process.
     pub(super) is_copy: bool,
-    /// Per process the last number that it was applied for.
+    /// Per process and lane the last number that it was applied for.
     pub(super) lasts: Vec<Number>,
     pub(super) value: Vec<f32>,
 }
@@ -51,14 +51,17 @@ pub(super) struct KeptRow {
 impl Part {
     /// Its bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let TableConfig { row_len, first_key, key_count, processes, .. } = self.table;
+        let TableConfig { row_len, first_key, key_count, processes, in_flight, .. } = self.table;
+        let lasts_len = self.table.lasts_per_row();
         let mut out = Vec::with_capacity(
-            HEADER_BYTES + self.rows.len() * row_bytes(row_len, processes) + CRC_BYTES,
+            HEADER_BYTES + self.rows.len() * row_bytes(row_len, lasts_len) + CRC_BYTES,
         );
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
         out.extend(row_len.to_le_bytes());
-        out.extend([processes, self.process, self.phase as u8, 0]);
+        // Of one access in flight nothing is said.
+        let lanes = if in_flight > 1 { in_flight } else { 0 };
+        out.extend([processes, self.process, self.phase as u8, lanes]);
         out.extend(key_count.to_le_bytes());
         out.extend([0; 4]);
         out.extend(first_key.to_le_bytes());
@@ -70,8 +73,8 @@ impl Part {
             out.extend(row.key.to_le_bytes());
             out.extend(row.epoch.0.to_le_bytes());
             out.extend(u64::from(row.is_copy).to_le_bytes());
-            for process in 0..usize::from(processes) {
-                let last = row.lasts.get(process).copied().unwrap_or(Number::NONE);
+            for place in 0..lasts_len {
+                let last = row.lasts.get(place).copied().unwrap_or(Number::NONE);
                 out.extend(last.0.to_le_bytes());
             }
             for element in 0..usize::from(row_len) {
@@ -100,11 +103,13 @@ impl Part {
             return Err(CheckpointError::Version { found: version });
         }
         let row_len = u16::from_le_bytes(at(head, 10));
-        let [processes, process, phase, _] = at(head, 12);
+        let [processes, process, phase, lanes] = at(head, 12);
+        let of_writer = TableConfig { processes, in_flight: lanes.max(1), ..*table };
+        let lasts_len = of_writer.lasts_per_row();
         let key_count = u32::from_le_bytes(at(head, 16));
         let [first_key, round, living, rows, run] =
             [24, 32, 40, 48, 56].map(|place| u64_at(head, place));
-        let of_row = row_bytes(row_len, processes) as u64;
+        let of_row = row_bytes(row_len, lasts_len) as u64;
         let expected = rows.checked_mul(of_row);
         let expected = expected.and_then(|len| len.checked_add((HEADER_BYTES + CRC_BYTES) as u64));
         let expected = expected.ok_or(CheckpointError::Number("length"))?;
@@ -132,8 +137,11 @@ impl Part {
         if usize::from(processes) > PROCESSES_MAX || process >= processes {
             return Err(CheckpointError::Number("process"));
         }
-        let table = TableConfig { processes, ..*table };
-        let rows = content[HEADER_BYTES..].chunks_exact(row_bytes(row_len, processes).max(1));
+        if lanes == 1 || lanes > IN_FLIGHT_MAX {
+            return Err(CheckpointError::Number("accesses in flight"));
+        }
+        let table = of_writer;
+        let rows = content[HEADER_BYTES..].chunks_exact(row_bytes(row_len, lasts_len).max(1));
         let rows = rows.map(|octets| KeptRow::decode(octets, &table));
         let rows = rows.collect::<Option<Vec<_>>>().ok_or(CheckpointError::Number("key"))?;
         let living = Members(living);
@@ -143,7 +151,7 @@ impl Part {
 
 impl KeptRow {
     fn decode(octets: &[u8], table: &TableConfig) -> Option<Self> {
-        let (words, rest) = octets.split_at_checked(8 * (3 + usize::from(table.processes)))?;
+        let (words, rest) = octets.split_at_checked(8 * (3 + table.lasts_per_row()))?;
         let mut words = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
         let (key, epoch, flags) = (words.next()?, words.next()?, words.next()?);
         table.index(key)?;
@@ -158,8 +166,8 @@ impl KeptRow {
     }
 }
 
-fn row_bytes(row_len: u16, processes: u8) -> usize {
-    8 * (3 + usize::from(processes)) + 4 * usize::from(row_len)
+fn row_bytes(row_len: u16, lasts_len: usize) -> usize {
+    8 * (3 + lasts_len) + 4 * usize::from(row_len)
 }
 
 fn at<const LEN: usize>(head: &[u8; HEADER_BYTES], place: usize) -> [u8; LEN] {
@@ -190,6 +198,7 @@ mod tests {
             key_count: 50,
             processes: 2,
             payload_max: 1472,
+            in_flight: 1,
         };
         let row = |key, is_copy| KeptRow {
             key,
@@ -207,6 +216,13 @@ mod tests {
     fn what_is_read_is_what_was_written() {
         let part = part();
         assert_eq!(Part::decode(&part.encode(), &part.table), Ok(part.clone()));
+        let lanes = TableConfig { in_flight: 2, ..part.table };
+        let rows = part.rows.iter().cloned().map(|row| {
+            let lasts = (0..4).map(Number).collect();
+            KeptRow { lasts, ..row }
+        });
+        let several = Part { table: lanes, rows: rows.collect(), ..part.clone() };
+        assert_eq!(Part::decode(&several.encode(), &lanes), Ok(several));
         let empty = Part { rows: Vec::new(), phase: Phase::Came, ..part };
         assert_eq!(Part::decode(&empty.encode(), &empty.table), Ok(empty));
     }

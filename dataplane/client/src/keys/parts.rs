@@ -206,6 +206,7 @@ mod tests {
         key_count: 10,
         processes: 2,
         payload_max: 1472,
+        in_flight: 1,
     };
 
     fn row(key: u64, moves: u64, is_copy: bool, value: f32) -> KeptRow {

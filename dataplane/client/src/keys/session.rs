@@ -252,7 +252,8 @@ impl KeySession {
     }
 
     /// As [`KeySession::push`], without waiting. What one thread calls for one key happens in the
-    /// order of its calls.
+    /// order of its calls, unless [`KeyConfig::in_flight`] is above 1: then what is called while
+    /// another ticket is open may come before it.
     ///
     /// # Errors
     /// As [`KeySession::start_pull`].

@@ -75,6 +75,7 @@ impl Site {
             key_count: KEYS,
             processes: u8::try_from(self.processes.len()).unwrap(),
             payload_max: 1472,
+            in_flight: 1,
         };
         let death_timeout = Nanos(u64::try_from(DEATH.as_nanos()).unwrap());
         let tables = [KeyTable { table, processes: self.processes.clone(), death_timeout }];

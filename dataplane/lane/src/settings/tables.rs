@@ -61,6 +61,8 @@ fn resolve_one(
         key_count: section.key_count,
         processes: u8::try_from(section.processes.len()).unwrap_or(u8::MAX),
         payload_max: payload_max(config),
+        // Its processes have it; a home sends their accesses on, however many.
+        in_flight: 1,
     };
     if usize::from(section.job) >= JOBS_MAX {
         return refuse("job", format!("is {}; it must be below {JOBS_MAX}", section.job));
@@ -97,6 +99,6 @@ fn key_of(error: &TableError) -> &'static str {
         TableError::Table(_) => "table",
         TableError::NoElements | TableError::RowTooLong { .. } => "row_len",
         TableError::Keys(_) => "key_count",
-        TableError::Processes(_) | TableError::Addresses => "processes",
+        TableError::Processes(_) | TableError::Addresses | TableError::InFlight(_) => "processes",
     }
 }

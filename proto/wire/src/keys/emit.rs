@@ -46,12 +46,12 @@ pub fn claim(to: &mut [u8], claim: &Claim) -> Option<usize> {
     Some(CLAIM_LEN)
 }
 
-/// Writes a row with the last numbers that it has, by process.
+/// Writes a row with the last numbers that it has: by process, so many of each.
 pub fn row(
     to: &mut [u8],
     key: u64,
     epoch: RowEpoch,
-    lasts: &[Number],
+    (lasts, of_each): (&[Number], u8),
     value: &[f32],
 ) -> Option<usize> {
     let len = row_len(lasts, value.len());
@@ -61,7 +61,7 @@ pub fn row(
     let count = u16::try_from(present(lasts).count()).ok()?;
     to[16..18].copy_from_slice(&count.to_be_bytes());
     to[18..ROW_HEAD_LEN].fill(0);
-    let at = ROW_HEAD_LEN + numbers(&mut to[ROW_HEAD_LEN..], lasts)?;
+    let at = ROW_HEAD_LEN + by_process(&mut to[ROW_HEAD_LEN..], lasts, of_each)?;
     self::value(&mut to[at..], value);
     Some(len)
 }
@@ -74,8 +74,13 @@ pub fn row_len(lasts: &[Number], elements: usize) -> usize {
 
 /// Writes the numbers that there are, by process: floors.
 pub fn numbers(to: &mut [u8], numbers: &[Number]) -> Option<usize> {
+    by_process(to, numbers, 1)
+}
+
+fn by_process(to: &mut [u8], numbers: &[Number], of_each: u8) -> Option<usize> {
     let mut at = 0;
-    for (process, number) in present(numbers) {
+    for (place, number) in present(numbers) {
+        let process = place / u32::from(of_each.max(1));
         let to = to.get_mut(at..at + LAST_LEN)?;
         to[..4].copy_from_slice(&process.to_be_bytes());
         to[4..].copy_from_slice(&number.0.to_be_bytes());

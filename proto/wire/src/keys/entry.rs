@@ -113,7 +113,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Per process the last number that it was applied for.
+    /// By process the last numbers that it was applied for, one for each lane that has one.
     pub fn lasts(&self) -> impl Iterator<Item = (u32, Number)> + use<'a> {
         numbers(self.lasts)
     }

@@ -23,6 +23,12 @@ impl Number {
         (self.0 >> COUNT_BITS) as u16
     }
 
+    /// The count.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        self.0 & Self::COUNT_MAX
+    }
+
     /// True for a number.
     #[must_use]
     pub const fn is_some(self) -> bool {

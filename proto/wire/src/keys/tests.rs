@@ -128,7 +128,7 @@ proptest! {
             let value: Vec<f32> = words[..row_len].iter().map(|w| f32::from_bits(*w)).collect();
             let lasts = lasts.map(|last| Number(last % 5));
             let room = &mut entries[len..];
-            let written = emit::row(room, *key, RowEpoch(*epoch), &lasts, &value).unwrap();
+            let written = emit::row(room, *key, RowEpoch(*epoch), (&lasts, 1), &value).unwrap();
             prop_assert_eq!(written, emit::row_len(&lasts, value.len()));
             len += written;
         }

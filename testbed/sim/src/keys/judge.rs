@@ -6,6 +6,7 @@ use weft_wire::keys::RowEpoch;
 use super::Seen;
 use super::copies;
 use super::history::{Event, judge};
+use super::lanes;
 use super::node::{FIRST_KEY, Node, read};
 use super::scenario::Scenario;
 
@@ -73,6 +74,14 @@ fn judge_key(
     // What was pushed since the copy or the checkpoint is lost with a dead process.
     if epoch.birth() > RowEpoch::born(1).birth() {
         return Ok(());
+    }
+    if scenario.in_flight > 1 {
+        seen.overtaken += u64::from(judge(&sessions, dead, Some(last)).is_err());
+        let timed = (0..scenario.session_count()).map(|number| {
+            let node = &nodes[number / scenario.sessions];
+            node.sessions[number % scenario.sessions].timed_events(key)
+        });
+        return lanes::judge(&timed.collect::<Vec<_>>(), last);
     }
     if !scenario.is_managed {
         return judge(&sessions, dead, Some(last));

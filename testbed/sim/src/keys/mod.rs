@@ -9,12 +9,14 @@
 //! | `node` | a process: its engine, its sessions, its checkpoint |
 //! | `history` | whether what the sessions saw is sequentially consistent, key by key |
 //! | `copies` | whether pulls of copies are as new as they must be |
+//! | `lanes` | whether what they saw keeps the order of what was done before what, no more |
 //! | `judge` | that each row is at one process, that the sums are exact, that all ends |
 //! | [`timed`] | the same engines where nothing goes wrong: how long work over a table takes |
 
 mod copies;
 pub mod history;
 mod judge;
+mod lanes;
 mod node;
 pub mod scenario;
 pub mod timed;
@@ -67,6 +69,9 @@ pub struct Seen {
     pub copies: u64,
     /// See above.
     pub copied: u64,
+    /// Keys of tables with several accesses in flight at which an operation overtook one that its
+    /// session had called before.
+    pub overtaken: u64,
 }
 
 impl Seen {
@@ -93,6 +98,7 @@ impl Seen {
             (&mut self.clocks, other.clocks),
             (&mut self.copies, other.copies),
             (&mut self.copied, other.copied),
+            (&mut self.overtaken, other.overtaken),
         ];
         for (sum, count) in sums {
             *sum += count;
@@ -110,6 +116,12 @@ pub fn run(seed: u64, log: bool) -> Report {
 #[must_use]
 pub fn run_managed(seed: u64, log: bool) -> Report {
     run_scenario(&Scenario::managed(seed), log)
+}
+
+/// Runs a seed with several accesses to a key in flight.
+#[must_use]
+pub fn run_lanes(seed: u64, log: bool) -> Report {
+    run_scenario(&Scenario::lanes(seed), log)
 }
 
 fn run_scenario(scenario: &Scenario, log: bool) -> Report {
@@ -131,6 +143,8 @@ mod tests {
             assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
             let violations = run_managed(seed, false).violations;
             assert!(violations.is_empty(), "managed seed {seed}: {violations:#?}");
+            let violations = run_lanes(seed, false).violations;
+            assert!(violations.is_empty(), "seed {seed} of lanes: {violations:#?}");
         }
     }
 

@@ -9,6 +9,7 @@ use weft_wire::keys::{Number, RowEpoch};
 
 use super::Seen;
 use super::history::{Event, Value};
+use super::lanes::Timed;
 use super::scenario::Scenario;
 use crate::hash;
 
@@ -48,8 +49,9 @@ pub(super) struct Session {
     left: usize,
     /// Per call, in order: its key, what it was, and whether it is done.
     calls: Vec<(u64, Option<Event>, bool)>,
-    /// Per call, the clock of its process.
+    /// Per call, the clock of its process, and when it was called and done.
     clocks: Vec<u32>,
+    times: Vec<(u64, u64)>,
     next_at: u64,
 }
 
@@ -81,6 +83,7 @@ impl Session {
             left: scenario.operations,
             calls: Vec::new(),
             clocks: Vec::new(),
+            times: Vec::new(),
             next_at,
         }
     }
@@ -106,6 +109,16 @@ impl Session {
     pub(super) fn events_of_clocks(&self, key: u64) -> Vec<(u32, Event)> {
         let calls = self.calls.iter().zip(&self.clocks).filter(|((of, ..), _)| *of == key);
         calls.filter_map(|((_, event, _), clock)| event.clone().map(|e| (*clock, e))).collect()
+    }
+
+    /// As before, each with when it was called and done.
+    pub(super) fn timed_events(&self, key: u64) -> Vec<Timed> {
+        let calls = self.calls.iter().zip(&self.times).filter(|((of, ..), _)| *of == key);
+        let timed = calls.filter_map(|((_, event, _), (called_at, done_at))| {
+            let (called_at, done_at) = (*called_at, *done_at);
+            event.clone().map(|event| Timed { event, called_at, done_at })
+        });
+        timed.collect()
     }
 
     fn below(&mut self, count: u64) -> u64 {
@@ -157,7 +170,7 @@ impl Node {
                 self.intend(place, scenario, seen);
             }
             for _ in 0..count {
-                self.call_one(place, kind, scenario, seen);
+                self.call_one(now, place, kind, scenario, seen);
             }
             let session = &mut self.sessions[place];
             session.next_at = now.0 + session.below(600_000);
@@ -183,7 +196,14 @@ impl Node {
         seen.intents += u64::from(self.engine.intend(key, from, from + 1 + span).is_ok());
     }
 
-    fn call_one(&mut self, place: usize, kind: usize, scenario: &Scenario, seen: &mut Seen) {
+    fn call_one(
+        &mut self,
+        now: Nanos,
+        place: usize,
+        kind: usize,
+        scenario: &Scenario,
+        seen: &mut Seen,
+    ) {
         let session = &mut self.sessions[place];
         let key = FIRST_KEY + session.below(scenario.keys.into());
         let call = (place as u64) << 32 | session.calls.len() as u64;
@@ -204,6 +224,7 @@ impl Node {
         let event = if kind == 3 { None } else { event };
         session.calls.push((key, event, false));
         session.clocks.push(self.engine.clock());
+        session.times.push((now.0, u64::MAX));
         let result = match kind {
             3 => self.engine.localize(key, call, &mut self.heard),
             _ => self.engine.call(key, op, call, &mut self.heard),
@@ -216,6 +237,7 @@ impl Node {
             // Too much waits: called again later.
             self.sessions[place].calls.pop();
             self.sessions[place].clocks.pop();
+            self.sessions[place].times.pop();
         }
     }
 
@@ -225,6 +247,7 @@ impl Node {
             for (call, value) in std::mem::take(&mut self.heard.done) {
                 let session = usize::try_from(call >> 32).expect("few sessions");
                 let place = usize::try_from(call & 0xffff_ffff).expect("few calls");
+                self.sessions[session].times[place].1 = now.0;
                 let (_, event, is_done) = &mut self.sessions[session].calls[place];
                 assert!(!*is_done, "session {session}: call {place} is done twice");
                 *is_done = true;

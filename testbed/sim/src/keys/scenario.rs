@@ -70,6 +70,8 @@ pub struct Scenario {
     pub mode: Mode,
     /// Whether processes say what they are about to use, and clocks pass.
     pub is_managed: bool,
+    /// Accesses to a key that a process may have in flight.
+    pub in_flight: u8,
     /// Clocks that a copy may be older.
     pub staleness: u32,
     /// Whether processes remember who has a row.
@@ -143,6 +145,7 @@ impl Scenario {
             localize_every,
             mode,
             is_managed: false,
+            in_flight: 1,
             staleness: 1,
             has_cache: below(2) == 0,
             burst_ns: [0, 0, 50_000, 400_000][usize::try_from(below(4)).unwrap_or(0)],
@@ -167,6 +170,17 @@ impl Scenario {
             1 => Mode::StaleServer,
             _ => Mode::Relocation,
         };
+        scenario
+    }
+
+    /// The scenario of a seed with two to four accesses to a key in flight, of sessions that do not
+    /// wait much. What they saw is held to what was done before what.
+    #[must_use]
+    pub fn lanes(seed: u64) -> Self {
+        let mut random = SplitMix64::new(hash(&[seed, 0x6c61_6e65]));
+        let mut scenario = Self::new(seed);
+        scenario.in_flight = u8::try_from(2 + random.next_u64() % 3).unwrap_or(2);
+        scenario.open_max = usize::try_from(1 + random.next_u64() % 12).unwrap_or(1);
         scenario
     }
 

@@ -82,6 +82,7 @@ impl<'a> World<'a> {
             key_count: scenario.keys,
             processes: scenario.processes,
             payload_max: 1472,
+            in_flight: scenario.in_flight,
         };
         let addrs: Vec<_> = (0..scenario.processes).map(addr).collect();
         let home = new_home(scenario, &table, &addrs, 0, Nanos(0));

@@ -105,6 +105,7 @@ impl ProcessPlan {
         )
         .job(JOB)
         .mode(section.mode.mode())
+        .in_flight(section.in_flight)
         .staleness(section.staleness);
         config.mtu = u16::try_from(self.scenario.lab.mtu).unwrap_or(u16::MAX);
         config

@@ -89,7 +89,8 @@ impl<const K: usize> Keys<K> {
         if let Some(broken) = self.broken_copy(met, state, key) {
             return Some(broken);
         }
-        let history = state.history(met, key);
+        let in_order = self.in_flight == 1 || self.rules == Rules::LanesInOrder;
+        let history = state.history(met, key, in_order);
         let judged = met.judged.entry(history);
         let is_consistent = *judged.or_insert_with(|| history.is_consistent());
         (!is_consistent).then(|| format!("k{key} is not consistent: {}", history.text()))
@@ -133,13 +134,23 @@ impl<const K: usize> Keys<K> {
 }
 
 impl<const K: usize> State<K> {
-    fn history(&self, met: &Met<K>, key: usize) -> History {
+    fn history(&self, met: &Met<K>, key: usize, in_order: bool) -> History {
         let mut ops = [0, 1, 2].map(|process| self.process(met, process).keys[key].ops);
         for (rank, ops) in (0..).zip(&mut ops).filter(|(rank, _)| self.is_dead(*rank)) {
             let _: u8 = rank;
             for op in ops.as_mut_slice() {
                 op.answered = 0;
                 op.result = Value::default();
+            }
+        }
+        // A process's operations keep their order, unless its accesses may overtake each other.
+        if in_order {
+            for (rank, ops) in (0_u8..).zip(&mut ops) {
+                for (index, (op, (_, name))) in
+                    ops.as_mut_slice().iter_mut().zip(ops_of(rank)).enumerate()
+                {
+                    op.after = ((1 << index) - 1) << (name - index);
+                }
             }
         }
         // Copies have their own rules.

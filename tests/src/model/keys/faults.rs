@@ -42,6 +42,22 @@ impl<const K: usize> State<K> {
         }
     }
 
+    /// A step of wrong variants: a process that lost its memory is one of the others again.
+    pub(super) fn return_empty(&mut self, met: &mut Met<K>, rules: Rules, process: u8) {
+        let mut after = *self.process(met, process);
+        after.floors = [[Number::NONE; PROCESS_COUNT]; K];
+        after.count = 0;
+        let life = if rules == Rules::ReturnsAsKnown { after.keys[0].life } else { 0 };
+        for local in &mut after.keys {
+            let Local { ops, living, .. } = *local;
+            *local = Local { ops, life, living, ..Local::default() };
+        }
+        self.processes[usize::from(process)] = number_of(&mut met.processes, after);
+        if rules == Rules::ReturnIsWelcome {
+            self.begin_life(met, |_| true);
+        }
+    }
+
     pub(super) fn crash(&mut self, met: &mut Met<K>, process: u8) {
         self.crashed |= 1 << process;
         let mut after = *self.process(met, process);

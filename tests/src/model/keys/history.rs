@@ -1,8 +1,9 @@
 //! Whether a history is sequentially consistent for one key.
 //!
 //! A history is what each process called, in its order, with what its pulls brought. It is
-//! consistent if there is one order of all operations that keeps each process's own order and in
-//! which every pull brings what the sets and pushes before it make. Each operation has one place in
+//! consistent if there is one order of all operations in which each comes after those that it must
+//! come after (its process's earlier ones, or fewer), and in which every pull brings what the sets
+//! and pushes before it make. Each operation has one place in
 //! that order, so one that counts twice, or not at all, is found too, once a pull shows it; the row
 //! that is there in the end counts as a last pull.
 //!
@@ -34,8 +35,8 @@ pub struct History {
 /// A prefix of an order.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Per process, how many of its operations are placed.
-    counts: [usize; PROCESS_COUNT],
+    /// The operations that are placed, as a bitmap.
+    placed: u16,
     /// How many restores are.
     restores: usize,
     /// The lineage of the row that answers here.
@@ -47,21 +48,23 @@ impl History {
     /// True if there is such an order.
     #[must_use]
     pub fn is_consistent(&self) -> bool {
-        let counts = [0; PROCESS_COUNT];
-        self.extends(Place { counts, restores: 0, life: 1, value: Value::default() })
+        self.extends(Place { placed: 0, restores: 0, life: 1, value: Value::default() })
     }
 
     fn extends(&self, place: Place) -> bool {
         let next = self.restores.as_slice().get(place.restores);
         let life = next.map_or(u8::MAX, |&(life, _)| life);
         let is_whole = (0..PROCESS_COUNT).all(|process| {
-            let rest = &self.ops[process].as_slice()[place.counts[process]..];
-            self.is_dead(process) || rest.iter().all(|op| op.is_open(life))
+            self.is_dead(process)
+                || self
+                    .ops_of(process)
+                    .all(|(op, item)| place.placed >> op & 1 == 1 || item.is_open(life))
         });
         if is_whole && next.is_none() && self.last.is_none_or(|last| last == place.value) {
             return true;
         }
-        (0..PROCESS_COUNT).any(|process| self.extends_by(place, process))
+        (0..PROCESS_COUNT)
+            .any(|process| self.ops_of(process).any(|(op, item)| self.extends_by(place, op, item)))
             || is_whole && next.is_some_and(|&next| self.extends_by_restore(place, next, 0))
     }
 
@@ -69,21 +72,25 @@ impl History {
         self.dead >> process & 1 == 1
     }
 
-    fn extends_by(&self, mut place: Place, process: usize) -> bool {
-        let index = place.counts[process];
-        let Some(op) = self.ops[process].as_slice().get(index) else {
-            return false;
-        };
-        if !op.is_open(place.life) {
+    /// The operations of a process, with their places in bitmaps.
+    fn ops_of(&self, process: usize) -> impl Iterator<Item = (usize, &Op)> + Clone {
+        (process * OP_COUNT_MAX..).zip(self.ops[process].iter())
+    }
+
+    fn extends_by(&self, mut place: Place, op: usize, item: &Op) -> bool {
+        let is_next = place.placed >> op & 1 == 0 && item.after & !place.placed == 0;
+        if !is_next || !item.is_open(place.life) {
             return false;
         }
-        match op.kind {
-            Kind::Set => place.value = Value::set(process * OP_COUNT_MAX + index),
-            Kind::Push => place.value.add(process * OP_COUNT_MAX + index),
-            Kind::Pull if op.answered == place.life && op.result != place.value => return false,
+        match item.kind {
+            Kind::Set => place.value = Value::set(op),
+            Kind::Push => place.value.add(op),
+            Kind::Pull if item.answered == place.life && item.result != place.value => {
+                return false;
+            }
             Kind::Pull => {}
         }
-        place.counts[process] += 1;
+        place.placed |= 1 << op;
         self.extends(place)
     }
 
@@ -92,20 +99,32 @@ impl History {
         if process == PROCESS_COUNT {
             return self.extends(Place { restores: place.restores + 1, life, value, ..place });
         }
-        let ops = self.ops[process].as_slice();
-        let answered = ops.len() - ops.iter().rev().take_while(|op| op.is_open(life)).count();
-        let changed = ops[answered..].iter().take_while(|op| op.kind != Kind::Pull).count();
-        let most = place.counts[process];
-        let (least, most) = if self.is_dead(process) {
-            (most, most)
-        } else {
-            (answered.min(most), most.min(answered + changed))
-        };
-        (least..=most).any(|count| {
-            let mut place = place;
-            place.counts[process] = count;
-            self.extends_by_restore(place, (life, value), process + 1)
-        })
+        if self.is_dead(process) {
+            return self.extends_by_restore(place, (life, value), process + 1);
+        }
+        let ops = || self.ops_of(process).filter(|(op, _)| place.placed >> op & 1 == 1);
+        // What an older row has answered stays, and what that comes after; sets and pushes that
+        // come after nothing that goes may.
+        let answered = ops().filter(|(_, item)| !item.is_open(life));
+        let stays = answered.fold(0, |stays, (op, item)| stays | 1 << op | item.after);
+        let open = ops().filter(|(op, _)| stays >> op & 1 == 0);
+        let undone: u16 = open.clone().fold(0, |undone, (op, _)| undone | 1 << op);
+        let mut some = undone;
+        loop {
+            let rest = undone & !some;
+            let is_good = open
+                .clone()
+                .filter(|(op, _)| rest >> op & 1 == 1)
+                .all(|(_, item)| item.kind != Kind::Pull && item.after & some == 0);
+            let left = Place { placed: place.placed & !some, ..place };
+            if is_good && self.extends_by_restore(left, (life, value), process + 1) {
+                return true;
+            }
+            if some == 0 {
+                return false;
+            }
+            some = (some - 1) & undone;
+        }
     }
 
     /// Returns the history as text, for a counterexample.

@@ -8,6 +8,9 @@ use super::process::Kind;
 /// Processes of a model; those that a model does not want are dead from the start.
 pub const PROCESS_COUNT: usize = 3;
 
+/// Accesses to one key that one process can have in flight: each in a lane of its own.
+pub const LANE_COUNT: usize = 2;
+
 /// Operations that one process can have on one key.
 pub const OP_COUNT_MAX: usize = 4;
 
@@ -30,6 +33,10 @@ impl Number {
 
     pub(super) const fn life(self) -> u8 {
         self.0 >> 4
+    }
+
+    pub(super) const fn count(self) -> u8 {
+        self.0 & 15
     }
 
     pub(super) const fn is_some(self) -> bool {
@@ -174,8 +181,8 @@ pub(super) fn ops_of(process: u8) -> impl Iterator<Item = (usize, usize)> {
 pub struct Row {
     pub epoch: Epoch,
     pub value: Value,
-    /// Per process the last number that it was applied for.
-    pub last: [Number; PROCESS_COUNT],
+    /// Per process and lane the last number that it was applied for.
+    pub last: [[Number; LANE_COUNT]; PROCESS_COUNT],
     /// Ghost: the life of the last restore that it comes from.
     pub lineage: u8,
 }
@@ -322,7 +329,7 @@ pub struct Message {
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.life(), self.0 & 15)
+        write!(f, "{}/{}", self.life(), self.count())
     }
 }
 

@@ -5,7 +5,8 @@
 //! that happens to wait). The model checks:
 //!
 //! - the history of each key is sequentially consistent ([`history`]), the row at the end included,
-//!   so each push and set counts exactly once;
+//!   so each push and set counts exactly once; where a process may have several accesses to a key
+//!   in flight, in lanes, only operations that were done before another was called come before it;
 //! - no push is in a row twice;
 //! - at most one living process holds the row, and while nobody died the row is never lost;
 //! - from every state a state is reachable in which all that the living called is done, and no copy
@@ -29,7 +30,7 @@ pub mod world;
 
 use std::fmt;
 
-use self::message::Message;
+use self::message::{Message, Number};
 use self::process::Kind;
 use self::tables::Tables;
 
@@ -106,6 +107,22 @@ pub enum Rules {
     CopyOutlivesIntent,
     /// A claim of one key counts as a claim of its directory's whole range.
     PartIsWhole,
+    /// The row has one last number of a process, though it has accesses in several lanes.
+    OneLastNumber,
+    /// Accesses of several lanes are held to the order of their calls.
+    LanesInOrder,
+    /// Of an access that finds no room the number is queued.
+    FullIsEntered,
+    /// Who has too many numbers open gives one of them again.
+    OpenNumberReused,
+    /// Numbers begin anew when they are used up.
+    NumbersWrap,
+    /// The answer for one key of a batch counts for all.
+    AnswerIsWhole,
+    /// A process that returns without memory goes on in the life in which it was known.
+    ReturnsAsKnown,
+    /// It lives in the next life, among the others.
+    ReturnIsWelcome,
 }
 
 /// How often something may happen, and by whom (a bitmap).
@@ -152,8 +169,14 @@ pub struct Keys<const K: usize> {
     pub caches: bool,
     /// Whether frames of other keys tell what is open, at any time.
     pub low_frames: bool,
+    /// Accesses to one key that a process may have in flight.
+    pub in_flight: u8,
     /// Copies that a process may keep of a key.
     pub kept_count_max: usize,
+    /// Accesses of others that may wait at a process for one row.
+    pub remote_count_max: usize,
+    /// Numbers that a process may have open.
+    pub open_count_max: usize,
     /// The rules in force.
     pub rules: Rules,
     /// What the search has met, numbered.
@@ -177,6 +200,8 @@ pub enum Action {
     EndIntent(u8, u8),
     /// A clock of a process begins.
     Clock(u8),
+    /// What found no number at a process tries again.
+    Again(u8, u8),
     /// A process waits for a row no longer.
     GiveUp(u8, u8),
     /// A frame arrives.
@@ -197,6 +222,11 @@ impl<const K: usize> Keys<K> {
     /// Returns the box of `key`, by the first of its keys.
     pub(super) const fn directory_of(&self, key: u8) -> u8 {
         if self.directories > 1 { key } else { 0 }
+    }
+
+    /// The lane of a number: in each, numbers grow, and one access is in flight.
+    pub(super) fn lane(&self, number: Number) -> usize {
+        usize::from(number.count() % self.in_flight)
     }
 
     /// The place of the floors that speak of `key`.
@@ -228,6 +258,7 @@ impl fmt::Display for Action {
             Self::Intent(process, key) => write!(f, "p{process} means to use k{key}"),
             Self::EndIntent(process, key) => write!(f, "p{process} means to use k{key} no more"),
             Self::Clock(process) => write!(f, "a clock of p{process} begins"),
+            Self::Again(process, key) => write!(f, "p{process} tries again for k{key}"),
             Self::GiveUp(process, key) => write!(f, "p{process} gives its localize of k{key} up"),
             Self::Arrives(message) => write!(f, "{message}"),
             Self::AckedOnly(message) => write!(f, "{message}, which it does not store yet"),

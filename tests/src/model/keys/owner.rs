@@ -27,7 +27,7 @@ impl<const K: usize> Turn<'_, K> {
             }
             let floors = self.process.floors[directory];
             for (last, floor) in self.process.keys[key].row.last.iter_mut().zip(floors) {
-                if *last < floor {
+                for last in last.iter_mut().filter(|last| **last < floor) {
                     *last = Number::NONE;
                 }
             }
@@ -64,7 +64,7 @@ impl<const K: usize> Turn<'_, K> {
     fn may_take(&mut self, from: u8, number: Number) -> bool {
         let floor = self.floors()[usize::from(from)];
         let Local { row, kept, has_intent, .. } = *self.local();
-        let is_new = number > row.last[usize::from(from)] && number >= floor;
+        let is_new = number > row.last[usize::from(from)][self.lane(number)] && number >= floor;
         let has_room = kept.len() < self.model.kept_count_max;
         !has_intent
             && is_new
@@ -79,9 +79,19 @@ impl<const K: usize> Turn<'_, K> {
             return;
         }
         let mut remote: Vec<(u8, Access)> = self.local().remote.iter().copied().collect();
-        match remote.iter_mut().find(|(process, _)| *process == from) {
+        let lane = self.lane(access.number);
+        let is_of_lane = |(process, queued): &&mut (u8, Access)| {
+            *process == from && self.lane(queued.number) == lane
+        };
+        let is_full = remote.len() >= self.model.remote_count_max;
+        match remote.iter_mut().find(is_of_lane) {
             Some((_, queued)) if queued.number < access.number => *queued = access,
             Some(_) => return,
+            None if is_full && self.rules() == Rules::FullIsEntered => {
+                let number = access.number;
+                remote.push((from, Access { number, ..Access::default() }));
+            }
+            None if is_full => return,
             None => remote.push((from, access)),
         }
         remote.sort_unstable();
@@ -107,10 +117,11 @@ impl<const K: usize> Turn<'_, K> {
         let floor = self.floors()[place];
         let row = self.local().row;
         let number = access.number;
-        if number < floor || number < row.last[place] {
+        let lane = self.lane(number);
+        if number < floor || number < row.last[place][lane] {
             return;
         }
-        let is_new = number > row.last[place];
+        let is_new = number > row.last[place][lane];
         if (is_new || self.rules() == Rules::StaleBeforeLast)
             && self.refuses_life(number, row.epoch)
         {
@@ -122,7 +133,7 @@ impl<const K: usize> Turn<'_, K> {
             let row = &mut self.local().row;
             access.apply(from, &mut row.value);
             if !(access.take && access.sets | access.adds == 0 && is_refusal_free) {
-                row.last[place] = number;
+                row.last[place][lane] = number;
             }
         }
         let row = self.local().row;
@@ -165,7 +176,7 @@ impl<const K: usize> Turn<'_, K> {
         if self.rules() == Rules::LocalizeWithoutNumber {
             return true;
         }
-        if number <= row.last[place] || number < self.floors()[place] {
+        if number <= row.last[place][self.lane(number)] || number < self.floors()[place] {
             return false;
         }
         let is_stale = self.refuses_life(number, row.epoch);
@@ -283,18 +294,19 @@ impl<const K: usize> Turn<'_, K> {
         }
         let flights = self.local().flights;
         for flight in flights.iter() {
-            let me = self.me;
+            let (me, lane) = (self.me, self.lane(flight.number));
             let row = &mut self.local().row;
-            if row.last[place] < flight.number {
+            if row.last[place][lane] < flight.number {
                 flight.apply(me, &mut row.value);
-                row.last[place] = flight.number;
+                row.last[place][lane] = flight.number;
             }
             let (value, lineage) = (row.value, row.lineage);
             self.complete(*flight, value, lineage);
         }
+        let lane = self.lane(self.process.keys[usize::from(self.key)].localize);
         let local = self.local();
-        local.row.last[place] = local.row.last[place].max(local.localize);
-        local.localize = Number::NONE;
+        local.row.last[place][lane] = local.row.last[place][lane].max(local.localize);
+        (local.localize, local.wants_localize) = (Number::NONE, false);
         self.run_queue();
         let Local { remote, noted, .. } = *self.local();
         self.local().remote = List::default();
@@ -313,7 +325,8 @@ impl<const K: usize> Turn<'_, K> {
                     continue;
                 }
                 if self.rules() == Rules::NotedIsForgotten {
-                    self.local().row.last[usize::from(from)] = number;
+                    let lane = self.lane(number);
+                    self.local().row.last[usize::from(from)][lane] = number;
                     continue;
                 }
                 self.give(from, number);

@@ -3,7 +3,8 @@
 use super::Keys;
 use super::list::List;
 use super::message::{
-    Access, Claim, Frame, KEPT_COUNT_MAX, Kept, Number, OP_COUNT_MAX, PROCESS_COUNT, Row, To, Value,
+    Access, Claim, Frame, KEPT_COUNT_MAX, Kept, LANE_COUNT, Number, OP_COUNT_MAX, PROCESS_COUNT,
+    Row, To, Value,
 };
 
 /// One process.
@@ -25,13 +26,14 @@ pub struct Local {
     /// The row, if its epoch is one.
     pub(super) row: Row,
     pub(super) kept: List<Kept, KEPT_COUNT_MAX>,
-    /// Accesses in flight: one, or two in a wrong variant.
-    pub(super) flights: List<Access, 2>,
-    /// The localize that is open.
+    /// Accesses in flight: one for each lane, or two in a wrong variant.
+    pub(super) flights: List<Access, LANE_COUNT>,
+    /// The localize that is open, and whether one waits for a number.
     pub(super) localize: Number,
-    /// Localizes and accesses of others that wait here for the row: one per process.
+    pub(super) wants_localize: bool,
+    /// Localizes and accesses of others that wait here for the row: one per process, and lane.
     pub(super) noted: List<(u8, Number), { PROCESS_COUNT - 1 }>,
-    pub(super) remote: List<(u8, Access), { PROCESS_COUNT - 1 }>,
+    pub(super) remote: List<(u8, Access), { (PROCESS_COUNT - 1) * LANE_COUNT }>,
     /// Its operations, in the order in which they were called. Those that are neither done nor in
     /// flight are queued.
     pub(super) ops: List<Op, OP_COUNT_MAX>,
@@ -72,6 +74,9 @@ pub struct Op {
     /// Whether that was a copy under an intent, and one that is older than the bound.
     pub(super) is_copy: bool,
     pub(super) is_late: bool,
+    /// Ghost: what it must come after, as a bitmap of all operations on the key: where accesses
+    /// overtake each other, those that were done when it was called; else its process's earlier.
+    pub(super) after: u16,
 }
 
 impl Op {
@@ -154,6 +159,7 @@ impl Local {
     pub(super) fn is_idle(&self) -> bool {
         self.ops.iter().all(|op| op.answered > 0)
             && !self.localize.is_some()
+            && !self.wants_localize
             && self.flights.is_empty()
             && self.kept.is_empty()
     }

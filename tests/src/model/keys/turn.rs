@@ -40,17 +40,44 @@ impl<'a, const K: usize> Turn<'a, K> {
         &mut self.process.floors[self.model.floor_index(self.key)]
     }
 
-    pub(super) fn new_number(&mut self) -> Number {
-        if !self.number.is_some() {
-            self.process.count += 1;
-            self.number = Number::new(self.local().life, self.process.count);
+    /// The place of a number among the last ones of its process.
+    pub(super) fn lane(&self, number: Number) -> usize {
+        match self.rules() {
+            Rules::OneLastNumber => 0,
+            _ => self.model.lane(number),
         }
-        self.number
     }
 
-    /// Takes an operation of the application.
-    pub(super) fn call(&mut self, kind: Kind) {
-        self.local().ops.push(Op { kind, ..Op::default() });
+    /// A number of a lane, or none when too many are open.
+    pub(super) fn new_number(&mut self, lane: usize) -> Number {
+        if self.number.is_some() && self.model.lane(self.number) == lane {
+            return self.number;
+        }
+        let open = self.process.keys.iter().flat_map(|local| {
+            local.flights.as_slice().iter().map(|flight| flight.number).chain([local.localize])
+        });
+        let mut open: Vec<Number> = open.filter(|number| number.is_some()).collect();
+        open.sort_unstable();
+        open.dedup();
+        if open.len() >= self.model.open_count_max {
+            let reused = self.rules() == Rules::OpenNumberReused;
+            return if reused { open[0] } else { Number::NONE };
+        }
+        let life = self.local().life;
+        let count = &mut self.process.count;
+        let wraps = self.model.rules == Rules::NumbersWrap;
+        loop {
+            *count = if wraps && *count == WRAP_COUNT { 1 } else { *count + 1 };
+            self.number = Number::new(life, *count);
+            if self.model.lane(self.number) == lane {
+                return self.number;
+            }
+        }
+    }
+
+    /// Takes an operation of the application, which was called when those of `after` were done.
+    pub(super) fn call(&mut self, kind: Kind, after: u16) {
+        self.local().ops.push(Op { kind, after, ..Op::default() });
         if self.local().row.epoch.is_some() {
             self.run_queue();
             return;
@@ -156,27 +183,43 @@ impl<'a, const K: usize> Turn<'a, K> {
         }
     }
 
+    /// What found no number tries again.
+    pub(super) fn try_again(&mut self) {
+        if self.local().wants_localize {
+            self.open_localize();
+        }
+        self.launch();
+    }
+
+    /// Asks for the row, in the first lane; without a number it is asked for later.
     pub(super) fn open_localize(&mut self) {
-        let number = self.new_number();
-        self.local().localize = number;
+        let number = self.new_number(0);
+        (self.local().localize, self.local().wants_localize) = (number, !number.is_some());
+        if !number.is_some() {
+            return;
+        }
         let to = To::Box { life: self.local().life, repeat: false };
         self.send(Frame::Localize { to, from: self.me, number });
     }
 
-    /// Sends the next access, if none is in flight and the row is not on its way here.
+    /// Sends the next access of each lane that has none in flight, if the row is not on its way.
     pub(super) fn launch(&mut self) {
         let Local { flights, localize, .. } = *self.local();
         if localize.is_some() {
             return;
         }
         if self.rules() == Rules::TwoInFlight {
-            while self.local().flights.len() < 2 && self.launch_one() {}
-        } else if flights.is_empty() {
-            self.launch_one();
+            while self.local().flights.len() < 2 && self.launch_one(0) {}
+            return;
+        }
+        for lane in 0..usize::from(self.model.in_flight) {
+            if !flights.iter().any(|flight| self.model.lane(flight.number) == lane) {
+                self.launch_one(lane);
+            }
         }
     }
 
-    pub(super) fn launch_one(&mut self) -> bool {
+    pub(super) fn launch_one(&mut self, lane: usize) -> bool {
         let local = *self.local();
         let mut access = self.next_access();
         let wants_copy = local.wants_copy && local.has_intent;
@@ -184,7 +227,10 @@ impl<'a, const K: usize> Turn<'a, K> {
             return false;
         }
         access.take = local.has_intent;
-        access.number = self.new_number();
+        access.number = self.new_number(lane);
+        if !access.number.is_some() {
+            return false;
+        }
         (self.local().wants_copy, self.local().sent_at) = (false, local.clock);
         self.local().flights.push(access);
         let to = To::Box { life: local.life, repeat: false };
@@ -283,6 +329,18 @@ impl<'a, const K: usize> Turn<'a, K> {
     }
 
     pub(super) fn on_answer(&mut self, from: u8, number: Number, value: Value, lineage: u8) {
+        if self.rules() == Rules::AnswerIsWhole {
+            let key = self.key;
+            for other in (0..).take(K).filter(|other| *other != key) {
+                self.key = other;
+                self.take_answer(from, number, value, lineage);
+            }
+            self.key = key;
+        }
+        self.take_answer(from, number, value, lineage);
+    }
+
+    fn take_answer(&mut self, from: u8, number: Number, value: Value, lineage: u8) {
         let flights = self.local().flights;
         let flight = flights.iter().find(|flight| flight.number == number);
         if let Some(&flight) = flight.filter(|_| !self.is_fenced(from)) {
@@ -301,7 +359,7 @@ impl<'a, const K: usize> Turn<'a, K> {
             self.local().wants_copy |= flight.take;
             self.local().flights.retain(|flight| flight.number != number);
             if self.rules() == Rules::RenumberAboveLocalize {
-                self.launch_one();
+                self.launch_one(0);
             }
             self.launch();
         }
@@ -310,3 +368,6 @@ impl<'a, const K: usize> Turn<'a, K> {
         }
     }
 }
+
+/// Numbers of a process before they begin anew, in a wrong variant.
+const WRAP_COUNT: u8 = 2;

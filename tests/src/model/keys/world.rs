@@ -73,6 +73,7 @@ impl<const K: usize> Model for Keys<K> {
         for process in (0..self.processes).filter(|&process| !state.has_crashed(process)) {
             steps.offer_calls(met, process);
             steps.offer_intents(met, process);
+            steps.offer_again(met, process);
             for directory in 0..self.directories {
                 steps.offer_join(met, process, directory);
             }
@@ -97,6 +98,10 @@ impl<const K: usize> Model for Keys<K> {
             if state.left[5] > 0 {
                 steps.offer(met, Action::Declare(process), |met, next| {
                     next.left[5] -= 1;
+                    if matches!(self.rules, Rules::ReturnsAsKnown | Rules::ReturnIsWelcome) {
+                        next.return_empty(met, self.rules, process);
+                        return;
+                    }
                     next.dead |= 1 << process;
                     next.begin_life(met, |_| true);
                     if !self.zombies {
@@ -143,7 +148,7 @@ impl<const K: usize> Lossy for Keys<K> {
     }
 
     fn is_owed(&self, action: &Action) -> bool {
-        matches!(action, Action::Arrives(_) | Action::Join(..))
+        matches!(action, Action::Arrives(_) | Action::Join(..) | Action::Again(..))
     }
 }
 
@@ -283,8 +288,9 @@ impl<const K: usize> Steps<'_, K> {
             for &key in keys {
                 let turn = Turn::new(model, *next.process(met, process), process, key);
                 let mut turn = Turn { number, ..turn };
+                let after = if model.in_flight > 1 { self.state.done(met, key) } else { 0 };
                 match kind {
-                    Some(kind) => turn.call(kind),
+                    Some(kind) => turn.call(kind, after),
                     None => turn.localize(),
                 }
                 number = if model.directories == 1 { turn.number } else { Number::NONE };
@@ -318,6 +324,18 @@ impl<const K: usize> Steps<'_, K> {
                     let answered = next.answered(met, usize::from(key));
                     next.turn(met, model, (process, key), |turn| turn.begin_clock(answered));
                 }
+            });
+        }
+    }
+
+    fn offer_again(&mut self, met: &mut Met<K>, process: u8) {
+        let model = self.model;
+        if model.open_count_max >= OPEN_COUNT_MAX {
+            return;
+        }
+        for key in (0..).take(K) {
+            self.offer(met, Action::Again(process, key), |met, next| {
+                next.turn(met, model, (process, key), |turn| turn.try_again());
             });
         }
     }
@@ -405,6 +423,16 @@ impl<const K: usize> State<K> {
         answered
     }
 
+    /// The operations on `key` that are done, as a bitmap.
+    fn done(&self, met: &Met<K>, key: u8) -> u16 {
+        let ops = (0..).zip(&self.processes).flat_map(|(rank, number)| {
+            let process = &met.processes[*number as usize];
+            process.keys[usize::from(key)].ops.iter().zip(ops_of(rank))
+        });
+        let done = ops.filter(|(item, _)| item.answered > 0);
+        done.fold(0, |done, (_, (_, op))| done | 1 << op)
+    }
+
     /// Takes what happened to `receiver`, or to the box of `key`.
     fn take(&mut self, key: u8, receiver: Option<u8>, effect: Effect) {
         match receiver {
@@ -426,3 +454,6 @@ impl<const K: usize> State<K> {
         self.living(met).all(|(_, process)| process.keys.iter().all(Local::is_idle))
     }
 }
+
+/// Nobody has as many numbers open.
+pub(super) const OPEN_COUNT_MAX: usize = 15;

@@ -4,7 +4,7 @@ use core::fmt;
 
 use weft_wire::frame::UdpAddr;
 use weft_wire::header::HEADER_LEN;
-use weft_wire::keys::{ELEMENT_LEN, HEAD_LEN, LAST_LEN, ROW_HEAD_LEN};
+use weft_wire::keys::{ELEMENT_LEN, HEAD_LEN, LAST_LEN, Number, ROW_HEAD_LEN};
 use weft_wire::rows::{ROW_KEYS, TABLES_MAX};
 use weft_wire::{JobId, MEMBERS_MAX, Members, Nanos};
 
@@ -14,6 +14,8 @@ pub const PROCESSES_MAX: usize = MEMBERS_MAX;
 pub const HOPS_MAX: u8 = 4;
 /// Kept copies of one key at one process.
 pub const KEPT_PER_KEY_MAX: usize = 3;
+/// Accesses to one key that a process may have in flight.
+pub const IN_FLIGHT_MAX: u8 = 4;
 /// Keys of one claim.
 pub const BLOCK_LEN: u32 = 16;
 /// Keys of a table at most.
@@ -36,6 +38,9 @@ pub struct TableConfig {
     pub processes: u8,
     /// UDP payload bytes of the longest datagram.
     pub payload_max: u16,
+    /// Accesses to one key that a process may have in flight, each in a lane of its own. With more
+    /// than one, what a process calls for a key without waiting is done in any order.
+    pub in_flight: u8,
 }
 
 impl TableConfig {
@@ -58,6 +63,9 @@ impl TableConfig {
         if self.processes == 0 || usize::from(self.processes) > PROCESSES_MAX {
             return Err(TableError::Processes(self.processes));
         }
+        if self.in_flight == 0 || self.in_flight > IN_FLIGHT_MAX {
+            return Err(TableError::InFlight(self.in_flight));
+        }
         let needed = self.row_datagram_len();
         if needed > usize::from(self.payload_max) {
             let payload_max = self.payload_max;
@@ -69,8 +77,8 @@ impl TableConfig {
     /// Bytes of the longest datagram that one row or one access can need.
     fn row_datagram_len(&self) -> usize {
         let value_len = usize::from(self.row_len) * ELEMENT_LEN;
-        let lasts_len = usize::from(self.processes) * LAST_LEN;
-        let row = ROW_HEAD_LEN + 2 * lasts_len + value_len;
+        let floors_len = usize::from(self.processes) * LAST_LEN;
+        let row = ROW_HEAD_LEN + floors_len + self.lasts_per_row() * LAST_LEN + value_len;
         let access = ROW_HEAD_LEN + 2 * value_len;
         HEADER_LEN + HEAD_LEN + row.max(access).max(CLAIM_BLOCK_LEN)
     }
@@ -101,6 +109,26 @@ impl TableConfig {
         u8::try_from(owner).unwrap_or(0)
     }
 
+    /// Last numbers that a row can have.
+    #[must_use]
+    pub fn lasts_per_row(&self) -> usize {
+        usize::from(self.processes) * usize::from(self.in_flight)
+    }
+
+    /// The lane of a number. In each the numbers of a process grow, and one is in flight.
+    pub(super) fn lane(&self, number: Number) -> u8 {
+        match self.in_flight {
+            0 | 1 => 0,
+            // A remainder of a byte fits a byte.
+            lanes => u8::try_from(number.count() % u64::from(lanes)).unwrap_or(0),
+        }
+    }
+
+    /// The place of a process's last number among those of a row.
+    pub(super) fn last_place(&self, process: u8, number: Number) -> usize {
+        usize::from(process) * usize::from(self.in_flight) + usize::from(self.lane(number))
+    }
+
     /// All processes.
     pub(super) fn everybody(&self) -> Members {
         Members::first(usize::from(self.processes))
@@ -123,6 +151,8 @@ pub enum TableError {
     Keys(u32),
     /// No processes, or too many.
     Processes(u8),
+    /// No accesses in flight, or too many; or several in a table whose rows have copies.
+    InFlight(u8),
     /// A row with all that travels with it does not fit a datagram.
     RowTooLong {
         /// Bytes of UDP payload that it takes.
@@ -153,6 +183,11 @@ impl fmt::Display for TableError {
                     "a table of {count} processes cannot be made: it needs 1 to {PROCESSES_MAX}"
                 )
             }
+            Self::InFlight(count) => write!(
+                f,
+                "{count} accesses to a key in flight cannot be: 1 to {IN_FLIGHT_MAX} can, and 1 in \
+                 modes with copies"
+            ),
             Self::RowTooLong { needed, payload_max } => write!(
                 f,
                 "a row takes a datagram of {needed} bytes with what travels with it, and {payload_max} \

@@ -14,7 +14,8 @@
 //! Both are sans-IO and serve one table: datagrams (UDP payloads) and their sources come in, and
 //! what goes out is told to an [`Outbox`], what has happened to a [`Sink`]. Invariant: a row is at
 //! one process, or on its way to one; each set and push counts exactly once; each key is
-//! sequentially consistent, but for copies of those that a process means to use. The rules are
+//! sequentially consistent, but for copies of those that a process means to use, and in tables with
+//! several accesses in flight, where what is called before another is done may come after it. The rules are
 //! checked in every state of small models (`tests/src/model/keys`); the order of checks here is
 //! theirs.
 //!
@@ -32,8 +33,8 @@ mod store;
 mod tests;
 
 pub use config::{
-    BLOCK_LEN, HOPS_MAX, KEPT_PER_KEY_MAX, KEYS_MAX, Mode, PROCESSES_MAX, ProcessConfig,
-    ProcessLimits, TableConfig, TableError,
+    BLOCK_LEN, HOPS_MAX, IN_FLIGHT_MAX, KEPT_PER_KEY_MAX, KEYS_MAX, Mode, PROCESSES_MAX,
+    ProcessConfig, ProcessLimits, TableConfig, TableError,
 };
 pub use frames::{Outbox, To};
 pub use home::{Home, HomeConfig, HomeStats};

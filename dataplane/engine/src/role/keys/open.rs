@@ -22,13 +22,17 @@ impl OpenNumbers {
         Self { ring: VecDeque::with_capacity(len_max), len_max, count: 0 }
     }
 
-    /// Gives a new number, open for no key yet; `None` when too many are open.
-    pub(super) fn give(&mut self, life: u16) -> Option<Number> {
+    /// Gives a new number of lane `lane` of `lanes`, open for no key yet; `None` when too many are
+    /// open.
+    pub(super) fn give(&mut self, life: u16, lane: u8, lanes: u8) -> Option<Number> {
         self.trim();
-        if self.ring.len() >= self.len_max || self.count >= Number::COUNT_MAX {
+        let (lane, lanes) = (u64::from(lane), u64::from(lanes.max(1)));
+        let next = self.count + 1;
+        let count = next + (lane + lanes - next % lanes) % lanes;
+        if self.ring.len() >= self.len_max || count > Number::COUNT_MAX {
             return None;
         }
-        self.count += 1;
+        self.count = count;
         let number = Number::new(life, self.count);
         self.ring.push_back((number, 0));
         Some(number)
@@ -74,10 +78,10 @@ mod tests {
     fn the_lowest_open_number_is_low() {
         let mut open = OpenNumbers::new(3);
         assert_eq!(open.low(1), Number::new(1, 1));
-        let first = open.give(1).unwrap();
+        let first = open.give(1, 0, 1).unwrap();
         open.open(first);
         open.open(first);
-        let second = open.give(1).unwrap();
+        let second = open.give(1, 0, 1).unwrap();
         open.open(second);
         open.close(second);
         assert_eq!(open.low(1), first, "it is open for two keys");
@@ -88,18 +92,26 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_a_lane_grow_and_are_of_no_other() {
+        let mut open = OpenNumbers::new(8);
+        let lanes = [1, 1, 0, 3, 2, 3];
+        let counts = lanes.map(|lane| open.give(1, lane, 4).unwrap().count());
+        assert_eq!(counts, [1, 5, 8, 11, 14, 15]);
+    }
+
+    #[test]
     fn numbers_are_never_given_again_and_are_limited() {
         let mut open = OpenNumbers::new(2);
         let mut give = || {
-            let number = open.give(1).unwrap();
+            let number = open.give(1, 0, 1).unwrap();
             open.open(number);
             number
         };
         let numbers = [give(), give()];
-        assert_eq!(open.give(1), None);
+        assert_eq!(open.give(1, 0, 1), None);
         open.close(numbers[1]);
-        assert_eq!(open.give(1), None, "the lowest is open still");
+        assert_eq!(open.give(1, 0, 1), None, "the lowest is open still");
         open.close(numbers[0]);
-        assert_eq!(open.give(2), Some(Number::new(2, 3)));
+        assert_eq!(open.give(2, 0, 1), Some(Number::new(2, 3)));
     }
 }

@@ -18,7 +18,7 @@ pub struct Slot<'a> {
     pub epoch: &'a mut RowEpoch,
     /// Its value.
     pub value: &'a mut [f32],
-    /// Per process the last number that it was applied for.
+    /// Per process and lane the last number that it was applied for.
     pub lasts: &'a mut [Number],
     /// While the row is elsewhere: the last clock in which the value may be read as a copy of it;
     /// 0: it is none.
@@ -45,11 +45,11 @@ pub trait Store {
     fn with<R>(&mut self, index: u32, work: impl FnOnce(Slot<'_>) -> R) -> R;
 }
 
-/// A store of one thread. Memory: 4 bytes an element, 8 a process and 12, for each key.
+/// A store of one thread. Memory: 4 bytes an element, 8 a process and lane, and 12, for each key.
 #[derive(Clone, Debug)]
 pub struct OwnStore {
     row_len: usize,
-    processes: usize,
+    lasts_len: usize,
     epochs: Vec<RowEpoch>,
     values: Vec<f32>,
     lasts: Vec<Number>,
@@ -61,13 +61,13 @@ impl OwnStore {
     #[must_use]
     pub fn new(table: &TableConfig) -> Self {
         let keys = table.key_count as usize;
-        let (row_len, processes) = (usize::from(table.row_len), usize::from(table.processes));
+        let (row_len, lasts_len) = (usize::from(table.row_len), table.lasts_per_row());
         Self {
             row_len,
-            processes,
+            lasts_len,
             epochs: vec![RowEpoch::NONE; keys],
             values: vec![0.0; keys * row_len],
-            lasts: vec![Number::NONE; keys * processes],
+            lasts: vec![Number::NONE; keys * lasts_len],
             fresh: vec![0; keys],
         }
     }
@@ -77,7 +77,7 @@ impl Store for OwnStore {
     fn with<R>(&mut self, index: u32, work: impl FnOnce(Slot<'_>) -> R) -> R {
         let index = index as usize;
         let value = &mut self.values[index * self.row_len..][..self.row_len];
-        let lasts = &mut self.lasts[index * self.processes..][..self.processes];
+        let lasts = &mut self.lasts[index * self.lasts_len..][..self.lasts_len];
         let (epoch, fresh) = (&mut self.epochs[index], &mut self.fresh[index]);
         work(Slot { epoch, value, lasts, fresh })
     }

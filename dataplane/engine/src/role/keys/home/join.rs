@@ -23,6 +23,8 @@ pub(super) struct Member {
     pub(super) peer: Peer<UdpAddr>,
     /// The last life that it knew when it joined, and who lived in that.
     pub(super) known_life: u16,
+    /// What it says of accesses to a key in flight.
+    window: u16,
     known_living: Members,
     pub(super) heard_at: Nanos,
     /// The count of its newest claim in this life.
@@ -34,6 +36,7 @@ impl Member {
         Self {
             peer: Peer::new(addr, Lives::default()),
             known_life: 0,
+            window: 0,
             known_living: Members::EMPTY,
             heard_at: Nanos(0),
             claim_count: 0,
@@ -77,6 +80,7 @@ impl Home {
         member.peer.join(hello.life);
         member.heard_at = now;
         (member.known_life, member.known_living) = (known_life, hello.mask);
+        member.window = hello.window;
         if self.members.iter().all(|member| member.peer.lives().has_present()) {
             self.begin_first_life(now);
         }
@@ -168,6 +172,8 @@ impl Home {
                 member.peer.tell(Epoch(self.life.into()), self.cookie_down, &mut body);
                 (body.elements, body.shards) = (self.table.row_len, 1);
                 body.fan_in = self.table.processes.into();
+                // All have the same, or those that have less do not come in.
+                body.window = self.members.iter().map(|m| m.window).max().unwrap_or(0);
                 (body.integrity, body.mask) = (Integrity::Crc32c, self.living);
             }
             Phase::Refused => {

@@ -5,6 +5,7 @@ use weft_wire::keys::{Number, Parts};
 use super::queue::{Item, Kind, List};
 use super::state::{Active, Core, Flight, NO_FLIGHT};
 use super::{CallError, Op, Presence, Sink};
+use crate::role::keys::config::IN_FLIGHT_MAX;
 use crate::role::keys::pool::NONE;
 use crate::role::keys::store::Slot;
 
@@ -92,11 +93,11 @@ impl Core {
         Ok(active)
     }
 
-    /// A number for this turn's accesses (0) or localizes (1), above `above`; `None` when too many
-    /// are open.
-    fn number(&mut self, of: usize, above: Number) -> Option<Number> {
+    /// A number of `lane` for this turn's accesses or localizes, which have a place in the batch,
+    /// above `above`; `None` when too many are open.
+    fn number(&mut self, of: usize, lane: u8, above: Number) -> Option<Number> {
         if self.batch[of] <= above || !self.batch[of].is_some() {
-            match self.open.give(self.life) {
+            match self.open.give(self.life, lane, self.table.in_flight) {
                 Some(number) => self.batch[of] = number,
                 None => {
                     self.stats.numbers_full += 1;
@@ -114,37 +115,43 @@ impl Core {
         if self.presence() != Presence::Present {
             return;
         }
-        let above = self.actives[active].flight.number;
-        if let Some(number) = self.number(1, above) {
+        let above = self.flight(active, 0).number;
+        if let Some(number) = self.number(OF_LOCALIZES, 0, above) {
             self.stats.localizes += 1;
             self.actives[active].localize = number;
             self.actives[active].pause = self.resend.0;
         }
     }
 
-    /// Begins the next access, if none is in flight and the row is not on its way here.
+    /// Begins the next access in each lane that has none in flight, if the row is not on its way
+    /// here.
     pub(super) fn launch(&mut self, active: u32) {
-        let Active { flight, localize, queue, wants_copy, .. } = &self.actives[active];
+        for lane in 0..self.table.in_flight {
+            self.launch_in(active, lane);
+        }
+    }
+
+    fn launch_in(&mut self, active: u32, lane: u8) {
+        let Active { localize, queue, wants_copy, .. } = &self.actives[active];
         let is_idle = queue.is_empty() && !wants_copy;
-        if localize.is_some() || flight.number.is_some() || is_idle {
+        if localize.is_some() || is_idle || self.flight(active, lane).number.is_some() {
             return;
         }
         self.unsent.mark(active);
         if self.presence() != Presence::Present {
             return;
         }
-        let Some(number) = self.number(0, Number::NONE) else { return };
+        let Some(number) = self.number(usize::from(lane), lane, Number::NONE) else { return };
         self.stats.accesses += 1;
-        self.merge(active);
-        self.actives[active].flight.number = number;
+        *self.flight_mut(active, lane) = Flight { number, ..self.merge(active) };
         self.actives[active].pause = self.resend.0;
     }
 
     /// Merges the head of the queue into one access: `set? add* pull*`.
-    fn merge(&mut self, active: u32) {
+    fn merge(&mut self, active: u32) -> Flight {
         let may_take = self.may_take(self.actives[active].index);
-        let Active { flight, queue, wants_copy, .. } = &mut self.actives[active];
-        *flight = Flight { clock: self.clock, ..NO_FLIGHT };
+        let Active { queue, wants_copy, .. } = &mut self.actives[active];
+        let mut flight = Flight { clock: self.clock, ..NO_FLIGHT };
         while let Some((_, item)) = self.operations.first(queue) {
             let fits = match item.kind {
                 Kind::Set => flight.parts == Parts::NONE,
@@ -171,6 +178,7 @@ impl Core {
         if may_take && flight.parts.contains(Parts::PULL) {
             flight.parts = flight.parts.with(Parts::TAKE);
         }
+        flight
     }
 
     /// Runs what waits on the row, in order.
@@ -191,11 +199,15 @@ impl Core {
         }
     }
 
-    /// The access in flight was answered, or was run here.
-    pub(super) fn complete(&mut self, active: u32, value: Option<&[f32]>, sink: &mut impl Sink) {
-        let Active { index, flight, .. } = &mut self.actives[active];
-        let key = self.table.key(*index);
-        let mut done = core::mem::replace(flight, NO_FLIGHT);
+    /// The access in flight in this lane was answered, or was run here.
+    pub(super) fn complete(
+        &mut self,
+        (active, lane): (u32, u8),
+        value: Option<&[f32]>,
+        sink: &mut impl Sink,
+    ) {
+        let key = self.table.key(self.actives[active].index);
+        let mut done = core::mem::replace(self.flight_mut(active, lane), NO_FLIGHT);
         self.open.close(done.number);
         while let Some((place, item)) = self.operations.pop(&mut done.operations) {
             self.operations.free(place);
@@ -225,9 +237,10 @@ impl Core {
             return false;
         }
         let mut is_ours = false;
-        if self.actives[active].flight.number == number {
-            let Active { flight, queue, wants_copy, .. } = &mut self.actives[active];
-            let back = core::mem::replace(flight, NO_FLIGHT);
+        let lane = self.table.lane(number);
+        if self.flight(active, lane).number == number {
+            let back = core::mem::replace(self.flight_mut(active, lane), NO_FLIGHT);
+            let Active { queue, wants_copy, .. } = &mut self.actives[active];
             self.operations.prepend(queue, back.operations);
             *wants_copy |= back.parts.contains(Parts::PULL);
             self.open.close(number);
@@ -243,6 +256,9 @@ impl Core {
         is_ours
     }
 }
+
+/// The place of this turn's localizes in the batch.
+const OF_LOCALIZES: usize = IN_FLIGHT_MAX as usize;
 
 /// Runs an operation on a row.
 pub(super) fn apply(row: &mut [f32], op: Op<'_>) {

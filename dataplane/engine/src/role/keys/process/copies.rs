@@ -28,13 +28,15 @@ const AHEAD: u32 = 1;
 impl<S: Store> Process<S> {
     /// The application is about to use a key, from clock `from` until clock `to` begins. What
     /// follows leaves with [`Process::flush`]. In a table of [`Mode::Classic`] or
-    /// [`Mode::ClassicFastLocal`] nothing does.
+    /// [`Mode::ClassicFastLocal`], or with several accesses in flight, nothing does: an answer does
+    /// not tell then which own operations it has.
     ///
     /// # Errors
     /// [`CallError`]; Full when too many intents wait for their time.
     pub fn intend(&mut self, key: u64, from: u32, to: u32) -> Result<(), CallError> {
         let index = self.core.check_call(key, &Op::Pull)?;
-        if to <= from || to <= self.core.clock || !self.core.mode.has_intents() {
+        let has_intents = self.core.mode.has_intents() && self.core.table.in_flight == 1;
+        if to <= from || to <= self.core.clock || !has_intents {
             return Ok(());
         }
         if from > self.core.clock.saturating_add(AHEAD) {
@@ -124,7 +126,7 @@ impl Core {
     /// and the access is new here.
     pub(super) fn grants(&self, slot: &Slot<'_>, index: u32, asked: &Asked) -> bool {
         let Asked { from, number, .. } = *asked;
-        let is_new = number > self.last(slot, from)
+        let is_new = number > self.last(slot, from, number)
             && number >= self.floors[usize::from(from)]
             && number.life() >= slot.epoch.birth();
         let has_room = self.kept.free_count() > 0 && self.kept_of(index).count() < KEPT_PER_KEY_MAX;

@@ -52,7 +52,8 @@ impl<S: Store> Process<S> {
         let life = u16::try_from(welcome.epoch.0).map_err(|_| DropReason::Handshake)?;
         let is_ours = welcome.mask.contains(Members(1 << core.me));
         let is_shape = u32::from(core.table.processes) == welcome.fan_in
-            && core.table.row_len == welcome.elements;
+            && core.table.row_len == welcome.elements
+            && window(core.table.in_flight) == welcome.window;
         if life == 0 || life < core.life || !is_ours || !is_shape {
             return Err(DropReason::Handshake);
         }
@@ -81,6 +82,11 @@ impl<S: Store> Process<S> {
             }
         }
     }
+}
+
+/// What a handshake says of the accesses to a key in flight: nothing of one.
+fn window(in_flight: u8) -> u16 {
+    if in_flight > 1 { in_flight.into() } else { 0 }
 }
 
 impl Core {
@@ -125,9 +131,13 @@ impl Core {
                     continue;
                 }
                 *self.noted(active, process) = Number::NONE;
-                let remote = core::mem::replace(self.remote(active, process), NONE);
-                if remote != NONE {
-                    self.remotes.give_back(remote);
+                let lanes = usize::from(self.table.in_flight);
+                for waiting in usize::from(process) * lanes..(usize::from(process) + 1) * lanes {
+                    let place = &mut self.remotes_of(active)[waiting];
+                    let remote = core::mem::replace(place, NONE);
+                    if remote != NONE {
+                        self.remotes.give_back(remote);
+                    }
                 }
             }
         }
@@ -137,6 +147,9 @@ impl Core {
     fn resume(&mut self, now: Nanos) {
         for active in 0..u32::from(self.limits.active_keys_max) {
             if self.actives[active].index != NONE {
+                for lane in 0..self.table.in_flight {
+                    self.flight_mut(active, lane).due_at = now;
+                }
                 self.actives[active].pause = self.resend.0;
                 self.timers.set(active as usize, now);
             }
@@ -154,6 +167,7 @@ impl Core {
         let Some(mut body) = self.session.poll(now) else { return };
         if body.phase == Phase::Join {
             (body.epoch, body.mask) = (Epoch(self.life.into()), self.living);
+            body.window = window(self.table.in_flight);
         }
         let datagram = handshake(&self.table, 0, Members(1 << self.me), &body);
         out.send(To::Home, &datagram);

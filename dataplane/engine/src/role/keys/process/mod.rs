@@ -13,8 +13,8 @@
 //! | `join.rs` | the handshake |
 //! | `queue.rs`, `state.rs` | memory |
 //!
-//! Per key there is at most one access in flight, one phase `set? add* pull*`; what is called
-//! meanwhile waits and merges. An operation on a row that is here runs at once. Invariants: those
+//! Per key and lane there is at most one access in flight, one phase `set? add* pull*`; what is
+//! called meanwhile waits and merges. With one lane, a key's operations keep their order. An operation on a row that is here runs at once. Invariants: those
 //! of [`super`]; numbers of one process that concern one key only grow.
 
 mod blocks;
@@ -182,6 +182,9 @@ impl<S: Store> Process<S> {
         now: Nanos,
     ) -> Result<Self, TableError> {
         config.table.check()?;
+        if config.table.in_flight > 1 && config.mode.is_stale() {
+            return Err(TableError::InFlight(config.table.in_flight));
+        }
         if config.processes.len() != usize::from(config.table.processes)
             || config.me >= config.table.processes
         {

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use weft_wire::keys::{At, Claim, Number, Parts, Row, RowEpoch, What, values};
 
 use super::owner::{Asked, Change, Value};
-use super::state::{Active, Core, Remote};
+use super::state::{Core, Flight, Remote};
 use super::{CallError, Sink};
 use crate::role::keys::config::KEPT_PER_KEY_MAX;
 use crate::role::keys::frames::{Kinship, To};
@@ -31,14 +31,15 @@ impl Core {
     ) {
         let active = self.place(index).active;
         let is_awaited = active != NONE && number.is_some() && {
-            let Active { localize, flight, .. } = &self.actives[active];
-            let takes = flight.parts.contains(Parts::TAKE);
-            *localize == number || takes && flight.number == number
+            let takes = |flight: &Flight| flight.parts.contains(Parts::TAKE);
+            self.actives[active].localize == number
+                || self.flight_of(active, number).is_some_and(takes)
         };
         if is_awaited && !slot.is_held() {
             slot.lasts.fill(Number::NONE);
             for (process, last) in row.lasts() {
-                if let Some(place) = slot.lasts.get_mut(process as usize) {
+                let process = u8::try_from(process).unwrap_or(u8::MAX);
+                if let Some(place) = slot.lasts.get_mut(self.table.last_place(process, last)) {
                     *place = last;
                 }
             }
@@ -96,21 +97,25 @@ impl Core {
             return;
         }
         self.actives[active].wants_copy = false;
-        let me = usize::from(self.me);
-        let flight = self.actives[active].flight;
-        if flight.number.is_some() {
-            if self.last(slot, self.me) < flight.number {
+        for lane in 0..self.table.in_flight {
+            let flight = *self.flight(active, lane);
+            if !flight.number.is_some() {
+                continue;
+            }
+            if self.last(slot, self.me, flight.number) < flight.number {
                 let elements = |place: u32| match place {
                     NONE => Value::None,
                     place => Value::Elements(self.operations.value(place)),
                 };
                 let (set, add) = (elements(flight.set), elements(flight.add));
                 Change { parts: flight.parts, set, add }.apply(slot.value);
-                slot.lasts[me] = flight.number;
+                slot.lasts[self.table.last_place(self.me, flight.number)] = flight.number;
             }
-            self.complete(active, Some(&*slot.value), sink);
+            self.complete((active, lane), Some(&*slot.value), sink);
         }
-        slot.lasts[me] = slot.lasts[me].max(self.actives[active].localize);
+        let localize = self.actives[active].localize;
+        let last = &mut slot.lasts[self.table.last_place(self.me, localize)];
+        *last = localize.max(*last);
         self.complete_localize(active, sink);
         self.run_queue(slot, active, sink);
         self.run_remote(slot, index, active, sink);
@@ -121,11 +126,13 @@ impl Core {
     /// Serves what others queued.
     fn run_remote(&mut self, slot: &mut Slot<'_>, index: u32, active: u32, sink: &mut impl Sink) {
         let row_len = usize::from(self.table.row_len);
-        for from in 0..self.table.processes {
-            let place = core::mem::replace(self.remote(active, from), NONE);
+        for waiting in 0..self.table.lasts_per_row() {
+            let place = core::mem::replace(&mut self.remotes_of(active)[waiting], NONE);
             if place == NONE {
                 continue;
             }
+            let from = waiting / usize::from(self.table.in_flight);
+            let from = u8::try_from(from).unwrap_or(u8::MAX);
             let Remote { number, parts } = self.remotes[place];
             // Lent out while it is served.
             let all = core::mem::take(&mut self.remote_values);

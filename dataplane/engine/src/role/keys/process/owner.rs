@@ -70,12 +70,11 @@ impl Core {
         *floor = Number(low).max(*floor);
     }
 
-    /// The last number of `process` that a row was applied for. What is below the floor is
-    /// forgotten.
-    pub(super) fn last(&self, slot: &Slot<'_>, process: u8) -> Number {
-        let place = usize::from(process);
-        let last = slot.lasts[place];
-        if last < self.floors[place] { Number::NONE } else { last }
+    /// The last number of `process`, in the lane of `number`, that a row was applied for. What is
+    /// below the floor is forgotten.
+    pub(super) fn last(&self, slot: &Slot<'_>, process: u8, number: Number) -> Number {
+        let last = slot.lasts[self.table.last_place(process, number)];
+        if last < self.floors[usize::from(process)] { Number::NONE } else { last }
     }
 
     pub(super) fn take_access(
@@ -110,14 +109,14 @@ impl Core {
         if from == self.me || number < self.floors[usize::from(from)] {
             return true;
         }
-        let mut place = *self.remote(active, from);
+        let mut place = *self.remote(active, from, number);
         if place == NONE {
             let Some(new) = self.remotes.take(Remote { number: Number::NONE, parts: Parts::NONE })
             else {
                 return false;
             };
             place = new;
-            *self.remote(active, from) = place;
+            *self.remote(active, from, number) = place;
         }
         if self.remotes[place].number < number {
             self.remotes[place] = Remote { number, parts: access.parts };
@@ -171,7 +170,7 @@ impl Core {
         change: &Change<'_>,
         sink: &mut impl Sink,
     ) {
-        let last = self.last(slot, from);
+        let last = self.last(slot, from, number);
         let is_own = from == self.me && self.mode.is_fast();
         if is_own || number < self.floors[usize::from(from)] || number < last {
             return;
@@ -182,7 +181,7 @@ impl Core {
                 return self.tell_stale(key, from, number, sink);
             }
             change.apply(slot.value);
-            slot.lasts[usize::from(from)] = number;
+            slot.lasts[self.table.last_place(from, number)] = number;
             self.stats.served += 1;
         }
         let value = change.parts.contains(Parts::PULL).then_some(&*slot.value);
@@ -234,7 +233,7 @@ impl Core {
         sink: &mut impl Sink,
     ) -> bool {
         let floor = self.floors[usize::from(from)];
-        if from == self.me || number <= self.last(slot, from) || number < floor {
+        if from == self.me || number <= self.last(slot, from, number) || number < floor {
             return false;
         }
         let is_stale = number.life() < slot.epoch.birth();
@@ -268,9 +267,10 @@ impl Core {
             self.stats.full += 1;
             return self.tell_to_wait(index, asked, sink);
         };
-        for process in 0..self.table.processes {
-            let last = self.last(slot, process);
-            self.kept_row(place).1[usize::from(process)] = last;
+        for (at, last) in slot.lasts.iter().enumerate() {
+            let floor = self.floors[at / usize::from(self.table.in_flight)];
+            let last = if *last < floor { Number::NONE } else { *last };
+            self.kept_row(place).1[at] = last;
         }
         self.kept_row(place).0.copy_from_slice(slot.value);
         (*slot.epoch, *slot.fresh) = (RowEpoch::NONE, 0);
@@ -289,10 +289,11 @@ impl Core {
         let key = self.table.key(index);
         let kinship =
             Kinship { repeat: is_repeat, peer: to, ..Kinship::new(What::Row, self.me, localize) };
+        let lanes = self.table.in_flight;
         let (frames, floors, value, lasts) = self.kept_parts(place);
         let len = emit::row_len(lasts, value.len());
         frames.put_row(To::Process(to), kinship, floors, len, sink, |room| {
-            emit::row(room, key, epoch, lasts, value)
+            emit::row(room, key, epoch, (lasts, lanes), value)
         });
     }
 }

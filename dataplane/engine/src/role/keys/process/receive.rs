@@ -208,10 +208,8 @@ impl Core {
         sink: &mut impl Sink,
     ) -> bool {
         let active = self.place(index).active;
-        if active == NONE || self.actives[active].flight.number != number {
-            return false;
-        }
-        let Flight { parts, clock, .. } = self.actives[active].flight;
+        let flight = (active != NONE).then(|| self.flight_of(active, number)).flatten();
+        let Some(&Flight { parts, clock, .. }) = flight else { return false };
         if parts.contains(Parts::PULL) != answer.value.is_some() {
             return false;
         }
@@ -222,7 +220,7 @@ impl Core {
         if let Some(octets) = answer.value {
             value.iter_mut().zip(values(octets)).for_each(|(to, from)| *to = from);
         }
-        self.complete(active, answer.value.map(|_| &value[..]), sink);
+        self.complete((active, self.table.lane(number)), answer.value.map(|_| &value[..]), sink);
         if answer.value.is_some() && self.has_copies(index) {
             self.renew_copy(slot, active, clock, &value, sink);
         }

@@ -12,7 +12,7 @@ use weft_wire::{Cookie, Members, Nanos};
 use super::ProcessStats;
 use super::blocks::Claims;
 use super::queue::{List, Marks, Operations};
-use crate::role::keys::config::{Mode, ProcessConfig, ProcessLimits, TableConfig};
+use crate::role::keys::config::{IN_FLIGHT_MAX, Mode, ProcessConfig, ProcessLimits, TableConfig};
 use crate::role::keys::frames::{Frames, To};
 use crate::role::keys::open::OpenNumbers;
 use crate::role::keys::pool::{NONE, Pool};
@@ -41,16 +41,18 @@ pub(super) struct Core {
     pub(super) cookie_up: Cookie,
     pub(super) cookie_down: Cookie,
     pub(super) open: OpenNumbers,
-    /// The numbers of the accesses and of the localizes of this turn.
-    pub(super) batch: [Number; 2],
+    /// The numbers of the accesses of this turn, by lane, and of the localizes.
+    pub(super) batch: [Number; IN_FLIGHT_MAX as usize + 1],
     /// Per process the number below which nothing is open.
     pub(super) floors: Vec<Number>,
     pub(super) places: Vec<Places>,
     pub(super) actives: Pool<Active>,
     /// Per active key and process: the localize that waits here for the row.
     noted: Vec<Number>,
-    /// Per active key and process: the access that does.
+    /// Per active key, process and lane: the access that does.
     remote: Vec<u32>,
+    /// Per active key and lane: the access in flight.
+    flights: Vec<Flight>,
     pub(super) remotes: Pool<Remote>,
     pub(super) remote_values: Vec<f32>,
     pub(super) kept: Pool<Kept>,
@@ -98,7 +100,6 @@ pub(super) struct Places {
 #[derive(Clone, Debug)]
 pub(super) struct Active {
     pub(super) index: u32,
-    pub(super) flight: Flight,
     /// The localize that is open.
     pub(super) localize: Number,
     pub(super) queue: List,
@@ -120,6 +121,8 @@ pub(super) struct Flight {
     pub(super) operations: List,
     /// In which it was called.
     pub(super) clock: u32,
+    /// When it leaves again.
+    pub(super) due_at: Nanos,
 }
 
 pub(super) const NO_FLIGHT: Flight = Flight {
@@ -129,6 +132,7 @@ pub(super) const NO_FLIGHT: Flight = Flight {
     add: NONE,
     operations: List::EMPTY,
     clock: 0,
+    due_at: Nanos(0),
 };
 
 /// An access of another process that waits for the row.
@@ -159,9 +163,9 @@ impl Core {
         let actives = usize::from(limits.active_keys_max);
         let transfers = usize::from(limits.transfers_max);
         let remotes = usize::from(limits.remote_max);
+        let lanes = usize::from(table.in_flight);
         let active = Active {
             index: NONE,
-            flight: NO_FLIGHT,
             localize: Number::NONE,
             queue: List::EMPTY,
             localizers: List::EMPTY,
@@ -206,17 +210,18 @@ impl Core {
             cookie_up: Cookie::default(),
             cookie_down: Cookie::default(),
             open: OpenNumbers::new(limits.open_numbers_max as usize),
-            batch: [Number::NONE; 2],
+            batch: NO_BATCH,
             floors: vec![Number::NONE; processes],
             places: vec![places; table.key_count as usize],
             actives: Pool::new(actives, &active),
             noted: vec![Number::NONE; actives * processes],
-            remote: vec![NONE; actives * processes],
+            remote: vec![NONE; actives * table.lasts_per_row()],
+            flights: vec![NO_FLIGHT; actives * lanes],
             remotes: Pool::new(remotes, &Remote { number: Number::NONE, parts: Parts::NONE }),
             remote_values: vec![0.0; remotes * 2 * row_len],
             kept: Pool::new(transfers, &kept),
             kept_values: vec![0.0; transfers * row_len],
-            kept_lasts: vec![Number::NONE; transfers * processes],
+            kept_lasts: vec![Number::NONE; transfers * table.lasts_per_row()],
             operations: Operations::new(limits.queued_max as usize, row_len),
             clock: 1,
             staleness: config.staleness,
@@ -265,7 +270,6 @@ impl Core {
         }
         let place = self.actives.take(Active {
             index,
-            flight: NO_FLIGHT,
             localize: Number::NONE,
             queue: List::EMPTY,
             localizers: List::EMPTY,
@@ -278,9 +282,8 @@ impl Core {
 
     /// Forgets an active key of which nothing is wanted any more.
     pub(super) fn retire(&mut self, active: u32) {
-        let Active { index, flight, localize, queue, localizers, wants_copy, .. } =
-            &self.actives[active];
-        let is_wanted = flight.number.is_some()
+        let Active { index, localize, queue, localizers, wants_copy, .. } = &self.actives[active];
+        let is_wanted = self.flights(active).iter().any(|flight| flight.number.is_some())
             || *wants_copy
             || localize.is_some()
             || !queue.is_empty()
@@ -299,25 +302,54 @@ impl Core {
         &mut self.noted[active as usize * self.processes.len() + usize::from(process)]
     }
 
-    /// The access of `process` that waits here for the row.
-    pub(super) fn remote(&mut self, active: u32, process: u8) -> &mut u32 {
-        &mut self.remote[active as usize * self.processes.len() + usize::from(process)]
+    /// The access of `process` that waits here for the row, of the lane of `number`.
+    pub(super) fn remote(&mut self, active: u32, process: u8, number: Number) -> &mut u32 {
+        let place = self.table.last_place(process, number);
+        &mut self.remotes_of(active)[place]
+    }
+
+    /// The accesses of others that wait here for the row, as their last numbers stand in it.
+    pub(super) fn remotes_of(&mut self, active: u32) -> &mut [u32] {
+        let len = self.table.lasts_per_row();
+        &mut self.remote[active as usize * len..][..len]
+    }
+
+    /// The accesses in flight of an active key, by lane.
+    pub(super) fn flights(&self, active: u32) -> &[Flight] {
+        let lanes = usize::from(self.table.in_flight);
+        &self.flights[active as usize * lanes..][..lanes]
+    }
+
+    /// The access in flight in a lane.
+    pub(super) fn flight(&self, active: u32, lane: u8) -> &Flight {
+        &self.flights[active as usize * usize::from(self.table.in_flight) + usize::from(lane)]
+    }
+
+    pub(super) fn flight_mut(&mut self, active: u32, lane: u8) -> &mut Flight {
+        let lanes = usize::from(self.table.in_flight);
+        &mut self.flights[active as usize * lanes + usize::from(lane)]
+    }
+
+    /// The access in flight that has this number, if it is there.
+    pub(super) fn flight_of(&self, active: u32, number: Number) -> Option<&Flight> {
+        let flight = self.flight(active, self.table.lane(number));
+        (number.is_some() && flight.number == number).then_some(flight)
     }
 
     /// Value and last numbers of a kept copy.
     pub(super) fn kept_row(&mut self, kept: u32) -> (&mut [f32], &mut [Number]) {
         let row_len = usize::from(self.table.row_len);
-        let processes = self.processes.len();
+        let lasts = self.table.lasts_per_row();
         let value = &mut self.kept_values[kept as usize * row_len..][..row_len];
-        (value, &mut self.kept_lasts[kept as usize * processes..][..processes])
+        (value, &mut self.kept_lasts[kept as usize * lasts..][..lasts])
     }
 
     /// The frames in the making, the floors, and value and last numbers of a kept copy.
     pub(super) fn kept_parts(&mut self, kept: u32) -> (&mut Frames, &[Number], &[f32], &[Number]) {
         let row_len = usize::from(self.table.row_len);
-        let processes = self.processes.len();
+        let lasts_len = self.table.lasts_per_row();
         let value = &self.kept_values[kept as usize * row_len..][..row_len];
-        let lasts = &self.kept_lasts[kept as usize * processes..][..processes];
+        let lasts = &self.kept_lasts[kept as usize * lasts_len..][..lasts_len];
         (&mut self.frames, &self.floors, value, lasts)
     }
 
@@ -352,6 +384,9 @@ impl Core {
     }
 }
 
+/// No number was given in this turn.
+pub(super) const NO_BATCH: [Number; IN_FLIGHT_MAX as usize + 1] =
+    [Number::NONE; IN_FLIGHT_MAX as usize + 1];
 /// No process.
 pub(super) const NOBODY: u8 = u8::MAX;
 /// Between two datagrams of a handshake at first.

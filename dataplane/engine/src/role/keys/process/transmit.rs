@@ -4,7 +4,7 @@
 use weft_wire::Nanos;
 use weft_wire::keys::{ACCESS_LEN, ELEMENT_LEN, Number, What, emit};
 
-use super::state::{Active, Core};
+use super::state::{Active, Core, Flight, NO_BATCH};
 use super::{Presence, Sink};
 use crate::role::keys::frames::{Kinship, Outbox, To};
 use crate::role::keys::pool::NONE;
@@ -18,9 +18,8 @@ impl Core {
         while let Some(active) = self.unsent.get(position) {
             position += 1;
             if is_present && self.actives[active].index != NONE {
-                self.put_active(active, low, false, sink);
-                let pause = self.actives[active].pause;
-                self.timers.set(active as usize, now.saturating_add(pause));
+                let at = self.put_active(active, (now, low), false, sink);
+                self.timers.set(active as usize, at);
             }
         }
         self.unsent.clear();
@@ -34,7 +33,7 @@ impl Core {
             }
         }
         self.unsent_kept.clear();
-        self.batch = [Number::NONE; 2];
+        self.batch = NO_BATCH;
         self.claims.end_turn();
         if is_present {
             self.frames.flush_all(sink);
@@ -81,44 +80,75 @@ impl Core {
     /// The pause of this key is over.
     fn repeat(&mut self, now: Nanos, active: usize, low: Number, sink: &mut impl Sink) {
         let place = u32::try_from(active).unwrap_or(NONE);
-        let Active { flight, localize, localizers, .. } = &self.actives[place];
-        let is_open = flight.number.is_some() || localize.is_some();
+        let Active { localize, localizers, .. } = &self.actives[place];
+        let has_flight = self.flights(place).iter().any(|flight| flight.number.is_some());
+        let is_open = has_flight || localize.is_some();
         let waits_for_number = !localize.is_some() && !localizers.is_empty();
+        let pause = self.actives[place].pause;
+        self.actives[place].pause = doubled(pause, self.resend.1);
+        let mut at = now.saturating_add(self.actives[place].pause);
         if is_open {
             self.stats.repeats += 1;
-            self.put_active(place, low, true, sink);
+            at = self.put_active(place, (now, low), true, sink);
         }
         if waits_for_number {
             self.open_localize(place);
         }
         self.launch(place);
-        let pause = &mut self.actives[place].pause;
-        *pause = doubled(*pause, self.resend.1);
-        let at = now.saturating_add(*pause);
         self.timers.set(active, at);
     }
 
-    /// Puts what is open of a key into frames: what leaves again goes to the box.
-    fn put_active(&mut self, active: u32, low: Number, repeat: bool, sink: &mut impl Sink) {
-        let Active { index, flight, localize, .. } = self.actives[active].clone();
+    /// Puts what is open of a key into frames: what leaves again goes to the box. Returns when the
+    /// first of it is due again.
+    fn put_active(
+        &mut self,
+        active: u32,
+        (now, low): (Nanos, Number),
+        repeat: bool,
+        sink: &mut impl Sink,
+    ) -> Nanos {
+        let Active { index, localize, pause, .. } = self.actives[active];
         let key = self.table.key(index);
-        let of =
-            |what, number| Kinship { repeat, low: low.0, ..Kinship::new(what, self.me, number) };
-        let (access, wish) = (of(What::Access, flight.number), of(What::Localize, localize));
-        if flight.number.is_some() {
-            let way = if repeat { To::Home } else { self.first_way(index) };
-            let Self { frames, operations, .. } = self;
-            let value = |place: u32| (place != NONE).then(|| operations.value(place));
-            let (set, add) = (value(flight.set), value(flight.add));
-            let elements = [set, add].iter().flatten().map(|value| value.len()).sum::<usize>();
-            let len = ACCESS_LEN + elements * ELEMENT_LEN;
-            frames.put(way, access, len, sink, |room| {
-                emit::access(room, key, flight.parts, set, add)
-            });
+        let next_at = now.saturating_add(pause);
+        let mut first_at = next_at;
+        for lane in 0..self.table.in_flight {
+            let flight = *self.flight(active, lane);
+            // Beside others it leaves when it is new, and when it is due itself.
+            let is_alone = self.table.in_flight == 1;
+            if flight.number.is_some() && (is_alone || flight.due_at <= now) {
+                self.put_access(active, &flight, low, repeat, sink);
+                self.flight_mut(active, lane).due_at = next_at;
+            } else if flight.number.is_some() {
+                first_at = first_at.min(flight.due_at);
+            }
         }
         if localize.is_some() {
+            let wish = Kinship::new(What::Localize, self.me, localize);
+            let wish = Kinship { repeat, low: low.0, ..wish };
             self.frames.put_key(To::Home, wish, key, sink);
         }
+        first_at
+    }
+
+    fn put_access(
+        &mut self,
+        active: u32,
+        flight: &Flight,
+        low: Number,
+        repeat: bool,
+        sink: &mut impl Sink,
+    ) {
+        let index = self.actives[active].index;
+        let key = self.table.key(index);
+        let access = Kinship::new(What::Access, self.me, flight.number);
+        let access = Kinship { repeat, low: low.0, ..access };
+        let way = if repeat { To::Home } else { self.first_way(index) };
+        let Self { frames, operations, .. } = self;
+        let value = |place: u32| (place != NONE).then(|| operations.value(place));
+        let (set, add) = (value(flight.set), value(flight.add));
+        let elements = [set, add].iter().flatten().map(|value| value.len()).sum::<usize>();
+        let len = ACCESS_LEN + elements * ELEMENT_LEN;
+        frames.put(way, access, len, sink, |room| emit::access(room, key, flight.parts, set, add));
     }
 
     /// Tells the box that this process is there.

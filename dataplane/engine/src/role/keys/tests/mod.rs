@@ -15,6 +15,7 @@ use crate::random::Seed;
 
 mod copies;
 mod hostile;
+mod lanes;
 mod modes;
 mod rules;
 
@@ -94,12 +95,13 @@ pub(super) fn table() -> TableConfig {
         key_count: 40,
         processes: PROCESSES,
         payload_max: 1472,
+        in_flight: 1,
     }
 }
 
-fn home(seed: u64, now: Nanos) -> Home {
+fn home(table: TableConfig, seed: u64, now: Nanos) -> Home {
     let addrs: Vec<_> = (0..PROCESSES).map(|process| addr(Some(process))).collect();
-    let config = HomeConfig { table: table(), processes: &addrs, death_timeout: DEATH };
+    let config = HomeConfig { table, processes: &addrs, death_timeout: DEATH };
     Home::new(&config, &Seed::from(seed), now).unwrap()
 }
 
@@ -110,6 +112,17 @@ impl Rig {
     }
 
     pub(super) fn with(mode: Mode, has_cache: bool) -> Self {
+        Self::of(table(), mode, has_cache)
+    }
+
+    pub(super) fn of(table: TableConfig, mode: Mode, has_cache: bool) -> Self {
+        let rig = Self::begun(|_| table, mode, has_cache);
+        assert_eq!(rig.home.life(), 1);
+        rig
+    }
+
+    /// Each process with a table of its own, after time to join.
+    pub(super) fn begun(table: impl Fn(u8) -> TableConfig, mode: Mode, has_cache: bool) -> Self {
         let limits = ProcessLimits {
             active_keys_max: 8,
             key_queue_max: 8,
@@ -122,7 +135,7 @@ impl Rig {
         let addrs: Vec<_> = (0..PROCESSES).map(|process| addr(Some(process))).collect();
         let make = |me| {
             let config = ProcessConfig {
-                table: table(),
+                table: table(me),
                 me,
                 home: addr(None),
                 processes: &addrs,
@@ -135,11 +148,11 @@ impl Rig {
                 beat: Nanos::from_millis(50),
             };
             let life = 77 + u64::from(me);
-            Process::new(&config, OwnStore::new(&table()), life, Nanos(0)).unwrap()
+            Process::new(&config, OwnStore::new(&config.table), life, Nanos(0)).unwrap()
         };
         let mut rig = Self {
             now: Nanos(0),
-            home: home(1, Nanos(0)),
+            home: home(table(0), 1, Nanos(0)),
             processes: (0..PROCESSES).map(make).collect(),
             said: (0..PROCESSES).map(|_| Said::default()).collect(),
             wire: VecDeque::new(),
@@ -148,13 +161,12 @@ impl Rig {
             at_box: Vec::new(),
         };
         rig.run_for(Nanos::from_millis(100));
-        assert_eq!(rig.home.life(), 1);
         rig
     }
 
     /// The box loses all that it knows.
     pub(super) fn restart_home(&mut self) {
-        self.home = home(self.now.0, self.now);
+        self.home = home(*self.home.table(), self.now.0, self.now);
     }
 
     pub(super) fn process(&mut self, process: u8) -> (&mut Process<OwnStore>, &mut Said) {
