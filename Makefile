@@ -113,6 +113,13 @@ soak: ## simulations and attacks, SOAK_SCALE (20) times as long as in make test
 		--test attack_kill --test attack_steer --test attack_disk_full -- --nocapture
 	WEFT_ATTACK_SCALE=$(SOAK_SCALE) .ci/test clients
 
+.PHONY: soak-keys
+soak-keys: ## a hot key of 16 threads: 100,000 pushes and pulls each, its history checked
+	$(CARGO) build --release -p weft-node
+	$(CARGO) build --release -p weft-client --example hot_key
+	WEFT_KEYS_SCALE=50 $(CARGO) test --release -p weft-tests --test live_keys -- --nocapture \
+		a_hot_key_of_sixteen_threads
+
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
 	@for target in $$(ls tests/fuzz/fuzz_targets); do \

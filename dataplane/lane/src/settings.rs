@@ -27,6 +27,7 @@ use weft_wire::{JobId, MacAddr, Rank};
 use crate::LaneMap;
 
 mod jobs;
+mod marks;
 mod tables;
 
 pub use tables::KeyTable;
@@ -155,7 +156,7 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
     let replicas = resolve_replicas(&config, &table)?;
     let tables = tables::resolve(&config)?;
     let switch = resolve_switch(&config, &table)?;
-    let marks = resolve_marks(&config)?;
+    let marks = marks::resolve(&config)?;
     Ok(Settings {
         config,
         table,
@@ -169,22 +170,6 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         marks,
         udp_sockets,
     })
-}
-
-/// The labels of the file's jobs.
-fn resolve_marks(config: &NodeConfig) -> Result<Arc<JobMarks>, Problem> {
-    let marks = JobMarks::default();
-    let jobs = config.job.iter().map(|job| ("job", job.id, job.dscp));
-    let pushes = config.push.iter().map(|job| ("push", job.job, job.dscp));
-    let servers = config.server.iter().map(|job| ("server", job.job, job.dscp));
-    let replicas = config.replica.iter().map(|job| ("replica", job.job, job.dscp));
-    for (section, job, dscp) in jobs.chain(pushes).chain(servers).chain(replicas) {
-        if !marks.set_label(JobId(job), dscp) {
-            let problem = format!("is {dscp} for job {job}; it must be 0 to 63");
-            return Err(Problem::new(format!("{section}.dscp"), problem));
-        }
-    }
-    Ok(Arc::new(marks))
 }
 
 /// The switch, which must be able to do what the file asks for.

@@ -41,10 +41,10 @@ pub use log::EventLines;
 use log::EventLog;
 use words::say;
 
-/// Whether there is anybody to tell of events.
+/// Whether there is anybody to tell of events, or a link to look after.
 #[must_use]
 pub fn is_wanted(config: &NodeConfig) -> bool {
-    config.controller.is_some() || config.node.events.is_some()
+    config.controller.is_some() || config.node.events.is_some() || config.bands.is_some()
 }
 
 /// Tells again what servers decided last before they began anew, for nobody may have heard of it.
@@ -72,10 +72,17 @@ pub fn start(
     }
     let failed = |error: &dyn std::fmt::Display| NodeError::Controller(error.to_string());
     let Some(section) = &config.controller else {
-        let Some(mut log) = log else { return Ok(None) };
+        let bands = Bands::start(config, &bands::name(config), Arc::clone(&control))?;
+        if log.is_none() && bands.is_none() {
+            return Ok(None);
+        }
         return std::thread::Builder::new()
             .name("weft-agent".to_owned())
-            .spawn(move || log.keep(&control, &stop))
+            .spawn(move || {
+                // Whoever has no log has nobody to tell.
+                EventLog::keep(log, &control, &stop);
+                drop(bands);
+            })
             .map(Some)
             .map_err(|error| failed(&error));
     };
@@ -107,7 +114,7 @@ pub fn start(
         bands,
         of_port: (config.bands.as_ref())
             .filter(|section| section.by == BandsBy::Port)
-            .map(|_| PortBands::default()),
+            .map(|section| PortBands::new(&section.fixed)),
         marks: control.marks(),
         control,
         link,

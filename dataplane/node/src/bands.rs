@@ -29,6 +29,7 @@ use crate::control::NodeControl;
 use crate::error::NodeError;
 use applier::Applier;
 pub use jobs::Asked;
+use jobs::Jobs;
 pub use port::{PortBands, none};
 use tree::{ClassId, Mark, Place, Root};
 
@@ -58,7 +59,8 @@ impl Bands {
         let failed = |source| NodeError::Bands { device: place.device.clone(), source };
         let only = only(&place.device).map_err(failed)?;
         let (asked, asks) = sync_channel(ASKED_MAX);
-        let applier = Applier::new(place.clone(), Arc::clone(&control));
+        let jobs = Jobs::new(&section.fixed);
+        let applier = Applier::new(place.clone(), jobs, Arc::clone(&control));
         let work = move || {
             applier.run(&asks);
             drop(only);

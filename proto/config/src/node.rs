@@ -52,7 +52,7 @@ use serde::{Deserialize, Serialize};
 
 pub use address::HostAddr;
 pub use arena::ArenaSection;
-pub use bands::{BandsBy, BandsSection};
+pub use bands::{BandsBy, BandsSection, FixedBand};
 pub use bench::{BenchMode, BenchSection, LeaseName};
 pub use controller::ControllerSection;
 pub use dpdk::DpdkSection;

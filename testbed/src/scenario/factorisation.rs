@@ -66,6 +66,13 @@ pub struct FactorisationSection {
     /// modes that have copies. Default 1.
     #[serde(default = "one")]
     pub staleness: u32,
+    /// DSCP of the table's frames, 0 to 63, for hosts and switches that give labels bands
+    /// (docs/keys.md). Default 0.
+    #[serde(default)]
+    pub dscp: u8,
+    /// DSCP of those longer than 576 bytes. Default: as `dscp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk_dscp: Option<u8>,
     /// What is learnt. Default `matrix`.
     #[serde(default)]
     pub model: ModelWord,
@@ -316,6 +323,12 @@ impl FactorisationSection {
             let reason = format!("is {}; expected 0 to {STALENESS_MAX}", self.staleness);
             return refused("staleness", reason);
         }
+        let labels = [("dscp", Some(self.dscp)), ("bulk_dscp", self.bulk_dscp)];
+        for (key, dscp) in labels.into_iter().filter_map(|(key, dscp)| Some((key, dscp?))) {
+            if dscp > DSCP_MAX {
+                return refused(key, format!("is {dscp}; expected 0 to {DSCP_MAX}"));
+            }
+        }
         if !(self.learning_rate > 0.0 && self.learning_rate <= 1.0) {
             let reason = format!("is {}; expected above 0, up to 1", self.learning_rate);
             return refused("learning_rate", reason);
@@ -340,6 +353,7 @@ const ROWS_MIN: u32 = 8;
 const STALENESS_MAX: u32 = 64;
 /// A second: whatever takes longer is none of these.
 const COST_NS_MAX: u64 = 1_000_000_000;
+const DSCP_MAX: u8 = 63;
 /// Rows or columns of a matrix.
 const SIDE_MAX: u32 = 1 << 20;
 /// A factor travels in a datagram of an Ethernet's MTU, with what belongs to it.
@@ -389,6 +403,8 @@ mod tests {
             ("rank = 3", "rank = 3\nin_flight = 0", "factorisation.in_flight"),
             ("rank = 3", "rank = 3\nin_flight = 5", "factorisation.in_flight"),
             ("rank = 3", "rank = 3\nmode = \"managed\"\nin_flight = 2", "factorisation.in_flight"),
+            ("rank = 3", "rank = 3\ndscp = 64", "factorisation.dscp"),
+            ("rank = 3", "rank = 3\nbulk_dscp = 64", "factorisation.bulk_dscp"),
             (
                 "name = \"f\"",
                 "name = \"f\"\nkill = [{ box = \"w0\", in_epoch = 0 }]",

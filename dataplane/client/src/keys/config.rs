@@ -38,8 +38,11 @@ pub struct KeyConfig {
     pub offload: bool,
     /// Frame buffers of the port, of `mtu + 14` bytes each. Default 4096.
     pub frame_count: usize,
-    /// DSCP of this process's frames, 0 to 63. Default 0.
+    /// DSCP of this process's frames, 0 to 63, as the home's file has it. Default 0.
     pub dscp: u8,
+    /// DSCP of those longer than [`SMALL_LEN`](weft_wire::frame::label::SMALL_LEN), so that small
+    /// accesses can go before rows in bulk and calls of many keys. Default: as `dscp`.
+    pub bulk_dscp: Option<u8>,
     /// How long the home box and the other processes may take to come. Default 10 s.
     pub connect_timeout: Duration,
     /// How long a call may take, or wait for room, before it is an error. Default 30 s.
@@ -125,6 +128,7 @@ impl KeyConfig {
             offload: true,
             frame_count: 4096,
             dscp: 0,
+            bulk_dscp: None,
             connect_timeout: Duration::from_secs(10),
             call_timeout: Duration::from_secs(30),
             resend_min: Duration::from_millis(5),
@@ -149,6 +153,8 @@ impl KeyConfig {
         has_cache: bool,
         in_flight: u8,
         staleness: u32,
+        dscp: u8,
+        bulk_dscp: Option<u8>,
         on_loss: OnLoss,
         connect_timeout: Duration,
         call_timeout: Duration,
@@ -182,6 +188,9 @@ impl KeyConfig {
         }
         if self.dscp > 63 {
             return refuse("dscp", "must be 0 to 63");
+        }
+        if self.bulk_dscp.is_some_and(|dscp| dscp > 63) {
+            return refuse("bulk_dscp", "must be 0 to 63");
         }
         let ip_len = if local.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
         let payload_max = usize::from(self.mtu).saturating_sub(ip_len + UDP_LEN);

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use crossbeam_channel::Sender;
 use weft_engine::role::keys::{CallError, Outbox, Presence, Sink, Slot, To};
 use weft_io::{Burst, Frame, Port};
-use weft_wire::frame::label::set_dscp;
+use weft_wire::frame::label::{is_bulk, set_dscp};
 use weft_wire::frame::{Encap, Endpoint, Udp};
 use weft_wire::{MacAddr, Nanos};
 
@@ -28,6 +28,7 @@ pub(super) struct Driver<P: Port> {
     /// To each process, then to the home box.
     encaps: Vec<Encap>,
     dscp: u8,
+    bulk_dscp: u8,
     rx: Burst<P::Frame>,
     tx: Burst<P::Frame>,
     backlog: Backlog,
@@ -53,6 +54,7 @@ impl<P: Port> Driver<P> {
             local,
             encaps: all.map(encap).collect(),
             dscp: config.dscp,
+            bulk_dscp: config.bulk_dscp.unwrap_or(config.dscp),
             rx: Burst::new_const(),
             tx: Burst::new_const(),
             backlog: Backlog::default(),
@@ -247,7 +249,8 @@ impl<P: Port> Outbox for Ears<'_, P> {
             encap.finish(room);
         }
         frame.set_len(len);
-        set_dscp(frame.as_mut(), driver.dscp);
+        let dscp = if is_bulk(frame.as_ref()) { driver.bulk_dscp } else { driver.dscp };
+        set_dscp(frame.as_mut(), dscp);
         driver.tx.push(frame);
         if driver.tx.is_full() {
             driver.offer(self.now);

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use weft_config::node::{
-    JobSection, KeysSection, PortSection, PushSection, ServerSection, StrangersSection,
-    SwitchPortSection, SwitchSection,
+    BandsBy, BandsSection, FixedBand, JobSection, KeysSection, PortSection, PushSection,
+    ServerSection, StrangersSection, SwitchPortSection, SwitchSection,
 };
 use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError};
 use weft_kernel::Kernels;
@@ -188,10 +188,76 @@ fn a_table_of_rows_that_cannot_be_is_refused_at_its_key() {
         (section(&|it| it.table = 0x1000), "keys[0].table", "4095"),
         (section(&|it| it.job = 256), "keys[0].job", "below 256"),
         (section(&|it| it.death_timeout_ms = 0), "keys[0].death_timeout_ms", "at least 1"),
+        (section(&|it| it.dscp = 64), "keys[0].dscp", "0 to 63"),
+        (section(&|it| it.bulk_dscp = Some(64)), "keys[0].bulk_dscp", "0 to 63"),
         (refused(&|it| it.keys.push(it.keys[0].clone())), "keys[1].table", "another"),
         (refused(&|it| it.lcores.shards = 2), "lcores.shards", "[[keys]]"),
     ];
     for (text, key, why) in starts {
         assert!(text.contains(key) && text.contains(why), "{text}: not {key}, {why}");
+    }
+}
+
+#[test]
+fn a_tables_frames_have_its_labels_and_those_have_their_bands_in_the_boxs_own_port() {
+    let mut config = with_table();
+    config.keys[0].dscp = 46;
+    config.keys[0].bulk_dscp = Some(14);
+    let fixed = |dscp, band| FixedBand { dscp, band };
+    let section = BandsSection { by: BandsBy::Port, ..BandsSection::host(String::new(), None) };
+    config.bands = Some(BandsSection {
+        device: None,
+        rate_bytes_per_sec: Some(1_250_000),
+        fixed: vec![fixed(46, 0), fixed(14, 5)],
+        ..section
+    });
+    let marks = Settings::new(config.clone()).expect("it is good").marks;
+    let table = JobId(1);
+    assert_eq!((marks.label(table), marks.band(table)), (46, 0));
+    // A frame of 577 bytes by its header, of the table's job.
+    let mut frame = [0; 58];
+    frame[12..18].copy_from_slice(&[0x08, 0, 0x45, 0, 577_u16.to_be_bytes()[0], 65]);
+    frame[23] = 17;
+    frame[45] = 1;
+    assert_eq!(marks.band_of(&frame), Some(5));
+    // With the host's classes it is they that order.
+    config.bands = Some(BandsSection { by: BandsBy::Host, ..config.bands.unwrap() });
+    config.bands.as_mut().expect("it has some").device = Some("eth0".to_owned());
+    let marks = Settings::new(config.clone()).expect("it is good").marks;
+    assert_eq!((marks.label(table), marks.band(table), marks.band_of(&frame)), (46, 7, Some(7)));
+    // A job has one label, whatever it has in it.
+    config.bands = None;
+    let mut another = config.keys[0].clone();
+    (another.table, another.bulk_dscp) = (1, None);
+    config.keys.push(another);
+    let refused = Settings::new(config.clone()).unwrap_err().to_string();
+    assert!(refused.contains("keys[1].bulk_dscp"), "{refused}");
+    (config.keys[1].bulk_dscp, config.keys[1].dscp) = (Some(14), 4);
+    let refused = Settings::new(config.clone()).unwrap_err().to_string();
+    assert!(refused.contains("keys[1].dscp"), "{refused}");
+    config.keys[1].dscp = 46;
+    assert!(Settings::new(config).is_ok());
+}
+
+#[test]
+fn bands_for_good_need_no_controller_and_are_refused_where_they_cannot_be() {
+    let refused = |fixed: &[(u8, u8)]| {
+        let mut config = config();
+        let fixed = fixed.iter().map(|(dscp, band)| FixedBand { dscp: *dscp, band: *band });
+        let fixed = fixed.collect();
+        let host = BandsSection::host("eth0".to_owned(), Some(1_250_000));
+        config.bands = Some(BandsSection { fixed, ..host });
+        Settings::new(config).err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(&[(46, 0), (1, 6), (63, 0)]), None);
+    for (fixed, why) in [
+        (&[][..], "a controller or by [[bands.fixed]]"),
+        (&[(0, 0)], "1 to 63"),
+        (&[(64, 0)], "1 to 63"),
+        (&[(46, 7)], "0 to 6"),
+        (&[(46, 0), (14, 1), (46, 1)], "twice"),
+    ] {
+        let text = refused(fixed).expect("it is refused");
+        assert!(text.contains("bands") && text.contains(why), "{text}: not {why}");
     }
 }

@@ -75,13 +75,16 @@ impl EventLog {
         }
     }
 
-    /// Writes all that happens, without a controller, until it is told to stop.
-    pub(super) fn keep(&mut self, control: &NodeControl, stop: &AtomicBool) {
+    /// Takes all that happens, without a controller, until it is told to stop, and writes it to the
+    /// log if there is one.
+    pub(super) fn keep(mut log: Option<Self>, control: &NodeControl, stop: &AtomicBool) {
         loop {
             // Asked first, so that what happened before it was set is still taken.
             let is_over = stop.load(Ordering::Relaxed);
             while let Some(event) = control.event() {
-                self.event(event.job, &event.event, control.carried().0);
+                if let Some(log) = &mut log {
+                    log.event(event.job, &event.event, control.carried().0);
+                }
             }
             if is_over {
                 return;

@@ -35,10 +35,11 @@ pub(super) struct Applier {
 }
 
 impl Applier {
-    pub(super) fn new(place: Place, control: Arc<NodeControl>) -> Self {
+    /// Of a node whose file gives these bands.
+    pub(super) fn new(place: Place, jobs: Jobs, control: Arc<NodeControl>) -> Self {
         Self {
             place,
-            jobs: Jobs::default(),
+            jobs,
             control,
             counts: Counts::default(),
             drained_by: None,
@@ -56,6 +57,7 @@ impl Applier {
         if let Err(problem) = remove(&self.place, &mut Counts::default()) {
             self.say("what an earlier life left is not removed", &problem);
         }
+        self.begin();
         self.control.note_kernel_bands(&self.counts.figures());
         loop {
             match asks.recv_timeout(self.patience()) {
@@ -74,6 +76,18 @@ impl Applier {
         }
         self.remove();
         self.control.note_kernel_bands(&self.counts.figures());
+    }
+
+    /// Has the bands that labels have for good; where that cannot be, it is tried again.
+    fn begin(&mut self) {
+        let jobs = self.jobs.clone();
+        if jobs.is_empty() {
+            return;
+        }
+        if let Err(problem) = self.apply(&jobs, true) {
+            self.lost = Some(problem.error);
+            self.say("those of the file are not there, and tried again every second", &problem);
+        }
     }
 
     /// How long it may sleep: while no job has a band, until it is asked.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use weft_config::node::FixedBand;
 use weft_control::{BandError, Event};
 use weft_wire::JobId;
 
@@ -22,25 +23,40 @@ pub struct Asked {
     pub band: Option<u8>,
 }
 
-/// The jobs that have bands.
+/// The jobs that have bands, and the labels that have theirs for good.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Jobs(BTreeMap<JobId, (u8, u8)>);
+pub(super) struct Jobs {
+    jobs: BTreeMap<JobId, (u8, u8)>,
+    fixed: Wanted,
+}
 
 impl Jobs {
+    /// No jobs yet; these labels have their bands whatever anybody asks for.
+    #[must_use]
+    pub(super) fn new(fixed: &[FixedBand]) -> Self {
+        let fixed = fixed.iter().map(|fixed| (fixed.dscp, fixed.band)).collect();
+        Self { jobs: BTreeMap::new(), fixed }
+    }
+
     /// Their bands by label.
     #[must_use]
     pub(super) fn wanted(&self) -> Wanted {
-        self.0.values().copied().collect()
+        self.fixed
+            .iter()
+            .map(|(label, band)| (*label, *band))
+            .chain(self.jobs.values().copied())
+            .collect()
     }
 
     /// The jobs and their bands.
     pub(super) fn bands(&self) -> impl Iterator<Item = (JobId, u8)> {
-        self.0.iter().map(|(job, (_, band))| (*job, *band))
+        self.jobs.iter().map(|(job, (_, band))| (*job, *band))
     }
 
+    /// Whether no label has a band.
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.jobs.is_empty() && self.fixed.is_empty()
     }
 
     /// The jobs without those whose bands are to be taken away.
@@ -49,7 +65,7 @@ impl Jobs {
         let mut next = self.clone();
         let gone = asked.iter().filter(|asked| asked.band.is_none());
         for asked in gone {
-            next.0.remove(&asked.job);
+            next.jobs.remove(&asked.job);
         }
         next
     }
@@ -65,19 +81,20 @@ impl Jobs {
     fn change(&mut self, asked: &Asked) -> Result<(), BandError> {
         let Asked { job, label, band } = *asked;
         let Some(band) = band else {
-            self.0.remove(&job);
+            self.jobs.remove(&job);
             return Ok(());
         };
         if !(is_band(band) && is_label(label)) {
             return Err(BandError::OutOfRange);
         }
-        if self.0.iter().any(|(other, (taken, _))| *other != job && *taken == label) {
+        let is_taken = |(other, (taken, _)): (&JobId, &(u8, u8))| *other != job && *taken == label;
+        if self.fixed.contains_key(&label) || self.jobs.iter().any(is_taken) {
             return Err(BandError::LabelTaken);
         }
-        if self.0.len() >= JOBS_MAX && !self.0.contains_key(&job) {
+        if self.jobs.len() >= JOBS_MAX && !self.jobs.contains_key(&job) {
             return Err(BandError::OutOfRange);
         }
-        self.0.insert(job, (label, band));
+        self.jobs.insert(job, (label, band));
         Ok(())
     }
 }
@@ -114,6 +131,19 @@ mod tests {
         let (range, taken) = (Some(BandError::OutOfRange), Some(BandError::LabelTaken));
         assert_eq!(judged, [None, range, range, range, taken, None]);
         assert_eq!(next.wanted(), Wanted::from([(3, 0), (11, 6)]));
+    }
+
+    #[test]
+    fn a_label_with_a_band_for_good_is_no_jobs_and_stays() {
+        let jobs = Jobs::new(&[FixedBand { dscp: 46, band: 0 }]);
+        assert!(!jobs.is_empty() && Jobs::new(&[]).is_empty());
+        let (next, judged) = jobs.after(&[asked(0, 46, Some(3)), asked(1, 3, Some(1))]);
+        assert_eq!(judged, [Some(BandError::LabelTaken), None]);
+        assert_eq!(next.wanted(), Wanted::from([(46, 0), (3, 1)]));
+        let (left, judged) = next.after(&[asked(0, 46, None), asked(1, 3, None)]);
+        assert_eq!((judged, left.wanted()), (vec![None, None], Wanted::from([(46, 0)])));
+        assert_eq!(next.without(&[asked(1, 3, None)]).wanted(), Wanted::from([(46, 0)]));
+        assert_eq!(next.bands().collect::<Vec<_>>(), [(JobId(1), 1)], "nobody is told of it");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Decides what a node whose own port has queues for bands does with a word about one, as a host's
 //! link has it judged. No I/O.
 
+use weft_config::node::FixedBand;
 use weft_control::{BandError, Event, REST_BAND};
 use weft_io::marks::JobMarks;
 
@@ -11,6 +12,12 @@ use super::jobs::{Asked, Jobs, answer};
 pub struct PortBands(Jobs);
 
 impl PortBands {
+    /// Beside labels that have their bands for good.
+    #[must_use]
+    pub fn new(fixed: &[FixedBand]) -> Self {
+        Self(Jobs::new(fixed))
+    }
+
     /// Gives a job's frames their band, or says why not.
     pub fn set(&mut self, asked: Asked, marks: &JobMarks) -> Event {
         let (next, judged) = self.0.after(&[asked]);

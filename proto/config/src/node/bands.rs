@@ -1,11 +1,12 @@
 //! `[bands]`: this box gives jobs their bands on its host's link.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 /// `[bands]`. With it the box applies what the controller says of bands (`[bands]` in the
-/// controller's file).
+/// controller's file), and what `[[bands.fixed]]` says of frames that no controller speaks of.
 ///
 /// With `by = "host"` on the interface `device`, for all jobs of the host: HTB classes, and filters
 /// on the DSCP of Weft's frames. Of all nodes of a host one has it; it needs `tc` and
@@ -42,6 +43,21 @@ pub struct BandsSection {
     /// that no job starves. Default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_max_ms: Option<u64>,
+    /// `[[bands.fixed]]`: the bands of frames by their DSCP, from the box's start on. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fixed: Vec<FixedBand>,
+}
+
+/// `[[bands.fixed]]`: frames with this DSCP leave in this band, whatever controllers say: those of
+/// tables of rows (`[[keys]]`), whose label no controller gives. A controller's job that has the
+/// same label is refused its band.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FixedBand {
+    /// The DSCP, 1 to 63. A controller gives odd ones from 3 on; even ones are never a job's.
+    pub dscp: u8,
+    /// The band, 0 (first) to 6.
+    pub band: u8,
 }
 
 /// Where frames wait for their turn.
@@ -66,12 +82,23 @@ impl BandsSection {
             under: None,
             queue_frames: None,
             age_max_ms: None,
+            fixed: Vec::new(),
         }
     }
 
     /// The first key that makes no sense, and what would be right.
     #[must_use]
     pub fn problem(&self) -> Option<(&'static str, &'static str)> {
+        let dscps = self.fixed.iter().map(|it| it.dscp);
+        if dscps.clone().any(|dscp| !(1..=DSCP_MAX).contains(&dscp)) {
+            return Some(("fixed", "has a dscp that is none; it must be 1 to 63"));
+        }
+        if self.fixed.iter().any(|it| it.band > BAND_MAX) {
+            return Some(("fixed", "has a band that is none; it must be 0 to 6"));
+        }
+        if dscps.clone().enumerate().any(|(at, dscp)| dscps.clone().take(at).any(|it| it == dscp)) {
+            return Some(("fixed", "has a dscp twice; each has one band"));
+        }
         match self.by {
             BandsBy::Host => self.host_problem(),
             BandsBy::Port => self.port_problem(),
@@ -124,6 +151,9 @@ fn is_class(text: &str) -> bool {
     text.split_once(':').is_some_and(|(major, minor)| hex(major) && hex(minor))
 }
 
+const DSCP_MAX: u8 = 63;
+/// The last band of a job; the one after it is that of the rest.
+const BAND_MAX: u8 = 6;
 /// Bytes of an interface's name in Linux.
 const DEVICE_LEN_MAX: usize = 15;
 /// Below, the floors of the classes would be most of it.

@@ -79,8 +79,9 @@ impl NodeConfig {
             if let Some((key, problem)) = bands.problem() {
                 return refuse(&format!("bands.{key}"), problem);
             }
-            if self.controller.is_none() {
-                return refuse("bands", "are given by a controller; name one in [controller]");
+            if self.controller.is_none() && bands.fixed.is_empty() {
+                let problem = "are given by a controller or by [[bands.fixed]]; name one of them";
+                return refuse("bands", problem);
             }
             if bands.by == BandsBy::Port && self.lcores.shards > 1 {
                 return refuse("bands.by", "is \"port\", which is for lcores.shards = 1");

@@ -27,6 +27,14 @@ pub struct KeysSection {
     pub key_count: u32,
     /// The processes by number, 1 to 64: `"ip:port"`.
     pub processes: Vec<SocketAddr>,
+    /// DSCP of the table's frames, 0 to 63, as the processes have it: `[bands]` can give them a band
+    /// by it. Default 0.
+    #[serde(default)]
+    pub dscp: u8,
+    /// DSCP of those of them longer than 576 bytes: rows in bulk, calls of many keys. Default: as
+    /// `dscp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk_dscp: Option<u8>,
     /// How long a process may be silent before it is dead, in milliseconds. Default 2000.
     #[serde(default = "defaults::death_timeout_ms")]
     pub death_timeout_ms: u64,

@@ -69,13 +69,24 @@ pub fn job_of(frame: &[u8]) -> Option<JobId> {
 /// Hosts that give jobs bands tell such frames by the same length.
 #[must_use]
 pub fn is_bare(frame: &[u8]) -> bool {
-    let len_at = match ethertype(frame) {
-        Some(ETHERTYPE_IPV4) => ETHERNET_LEN + BARE_AT_IPV4,
-        Some(ETHERTYPE_IPV6) => ETHERNET_LEN + BARE_AT_IPV6,
-        _ => return false,
+    ip_len(frame).is_some_and(|len| len < BARE_LEN)
+}
+
+/// Whether an IP frame is longer than a small access to a row: rows in bulk, and calls of many keys.
+#[must_use]
+pub fn is_bulk(frame: &[u8]) -> bool {
+    ip_len(frame).is_some_and(|len| len > SMALL_LEN)
+}
+
+/// The length in the header of an IP frame.
+fn ip_len(frame: &[u8]) -> Option<u16> {
+    let len_at = match ethertype(frame)? {
+        ETHERTYPE_IPV4 => ETHERNET_LEN + BARE_AT_IPV4,
+        ETHERTYPE_IPV6 => ETHERNET_LEN + BARE_AT_IPV6,
+        _ => return None,
     };
-    let len = frame.get(len_at..len_at + 2);
-    len.is_some_and(|len| u16::from_be_bytes([len[0], len[1]]) < BARE_LEN)
+    let len = frame.get(len_at..len_at + 2)?;
+    Some(u16::from_be_bytes([len[0], len[1]]))
 }
 
 fn ethertype(frame: &[u8]) -> Option<u16> {
@@ -92,6 +103,9 @@ const fn add(a: u16, b: u16) -> u16 {
 /// A power of two: the length in the IP header of a frame without elements is below, that of one
 /// with elements is not. IPv4 counts its own header, IPv6 does not.
 pub const BARE_LEN: u16 = 64;
+/// The length in the IP header of a frame of a table that is small, at most: what every host on the
+/// Internet takes (RFC 791). A row of 100 elements is, with what belongs to it.
+pub const SMALL_LEN: u16 = 576;
 /// Where IPv4 has that length, from the start of its header.
 pub const BARE_AT_IPV4: usize = 2;
 /// Where IPv6 has it.
@@ -145,7 +159,7 @@ mod tests {
         let frame = |elements: usize, (from, to): (&str, &str)| {
             let end = |addr: &str| Endpoint { mac: MacAddr([2; 6]), addr: addr.parse().unwrap() };
             let encap = Encap::new(end(from), end(to)).unwrap();
-            let mut frame = std::vec![0; 200];
+            let mut frame = std::vec![0; 700];
             let len = encap.emit(&mut frame, HEADER_LEN + 4 * elements);
             frame.truncate(len);
             frame
@@ -155,6 +169,14 @@ mod tests {
             assert!(!is_bare(&frame(6, ends)));
         }
         assert!(!is_bare(&[]) && !is_bare(&[0; 60]));
+        // IPv4 counts its own header: 576 - 20 - 8 - 32 bytes are 129 elements; IPv6 does not.
+        for (ends, most) in
+            [(("10.0.0.1:1", "10.0.0.2:2"), 129), (("[fd00::1]:1", "[fd00::2]:2"), 134)]
+        {
+            assert!(!is_bulk(&frame(0, ends)) && !is_bulk(&frame(most, ends)));
+            assert!(is_bulk(&frame(most + 1, ends)));
+        }
+        assert!(!is_bulk(&[]) && !is_bulk(&[0xff; 60]));
     }
 
     #[test]

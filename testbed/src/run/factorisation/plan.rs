@@ -71,6 +71,8 @@ impl FactorisationPlan {
         let mut config = box_config(HOME, Io::Udp, home, scenario.lab.mtu, "lo");
         config.keys.push(KeysSection {
             death_timeout_ms: DEATH_TIMEOUT_MS,
+            dscp: section.dscp,
+            bulk_dscp: section.bulk_dscp,
             ..KeysSection::new(JOB, section.row_len(), section.key_count(), processes.clone())
         });
         let of = |node| ProcessPlan {
@@ -106,7 +108,9 @@ impl ProcessPlan {
         .job(JOB)
         .mode(section.mode.mode())
         .in_flight(section.in_flight)
-        .staleness(section.staleness);
+        .staleness(section.staleness)
+        .dscp(section.dscp)
+        .bulk_dscp(section.bulk_dscp);
         config.mtu = u16::try_from(self.scenario.lab.mtu).unwrap_or(u16::MAX);
         config
     }
@@ -137,7 +141,9 @@ mod tests {
 
     #[test]
     fn home_and_processes_agree_on_the_table() {
-        let scenario = FactorisationScenario::parse("factorisation.toml", TEXT).unwrap();
+        let labels = "[factorisation]\ndscp = 46\nbulk_dscp = 14";
+        let text = TEXT.replace("[factorisation]", labels);
+        let scenario = FactorisationScenario::parse("factorisation.toml", &text).unwrap();
         for place in [Place::Lab, Place::Loopback { port_base: 20_000 }] {
             let plan = FactorisationPlan::new(&scenario, &place, Ipv4Addr::LOCALHOST, 1).unwrap();
             let file = ConfigFile::new("a0.toml", to_toml(&plan.home.config));
@@ -148,6 +154,9 @@ mod tests {
             for process in &plan.processes {
                 let table = process.config().check().unwrap();
                 assert_eq!(keys.processes, process.processes);
+                let config = process.config();
+                assert_eq!((config.dscp, config.bulk_dscp), (46, Some(14)));
+                assert_eq!((keys.dscp, keys.bulk_dscp), (46, Some(14)));
                 assert_eq!((keys.row_len, keys.key_count), (table.row_len, table.key_count));
             }
             let mut all = plan.processes[0].processes.clone();
