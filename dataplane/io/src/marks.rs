@@ -64,7 +64,7 @@ impl JobMarks {
         band <= REST && change(&self.marks, job, 0xff00, u16::from(band) << 8)
     }
 
-    /// Has all frames with this label, above 0, leave in this band, those in bulk apart from others.
+    /// Has all frames with this label, above 0, leave in this band.
     pub fn set_band_of_label(&self, label: u8, band: u8) {
         for marks in [&self.marks, &self.bulk] {
             for (job, mark) in (0..).zip(&**marks) {

@@ -1,5 +1,5 @@
-//! What the file says of labels and bands: which label a job's frames have, and in which band of the
-//! box's own port they leave. Pure.
+//! What the file says of labels and bands: which label a job's frames have, and in which band of
+//! the box's own port they leave. Pure.
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //! the kernel's own words mean. No I/O.
 //!
 //! The tree: a class for the link's rate, under it one class for all that is no job's, in the last
-//! band, and for each job one class in each band that it has had; a label that the node's file gives
-//! a band is as a job that never changes it. All may borrow up to the link's
+//! band, and for each job one class in each band that it has had; a label that the node's file
+//! gives a band is as a job that never changes it. All may borrow up to the link's
 //! rate, in the order of their bands, and have next to nothing of their own; so bands are strict,
 //! and nobody starves wholly. A filter sends a job's label to the class of its band; one before it
 //! sends the job's frames without elements to a class of all such frames in the first band, for

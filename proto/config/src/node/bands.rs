@@ -43,7 +43,7 @@ pub struct BandsSection {
     /// that no job starves. Default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_max_ms: Option<u64>,
-    /// `[[bands.fixed]]`: the bands of frames by their DSCP, from the box's start on. Default: none.
+    /// `[[bands.fixed]]`: the bands of frames by DSCP, from the box's start on. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fixed: Vec<FixedBand>,
 }

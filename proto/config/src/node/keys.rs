@@ -27,8 +27,8 @@ pub struct KeysSection {
     pub key_count: u32,
     /// The processes by number, 1 to 64: `"ip:port"`.
     pub processes: Vec<SocketAddr>,
-    /// DSCP of the table's frames, 0 to 63, as the processes have it: `[bands]` can give them a band
-    /// by it. Default 0.
+    /// DSCP of the table's frames, 0 to 63, as the processes have it: `[bands]` can give them a
+    /// band by it. Default 0.
     #[serde(default)]
     pub dscp: u8,
     /// DSCP of those of them longer than 576 bytes: rows in bulk, calls of many keys. Default: as

@@ -72,7 +72,7 @@ pub fn is_bare(frame: &[u8]) -> bool {
     ip_len(frame).is_some_and(|len| len < BARE_LEN)
 }
 
-/// Whether an IP frame is longer than a small access to a row: rows in bulk, and calls of many keys.
+/// Whether an IP frame is longer than a small access to a row: rows in bulk, calls of many keys.
 #[must_use]
 pub fn is_bulk(frame: &[u8]) -> bool {
     ip_len(frame).is_some_and(|len| len > SMALL_LEN)
