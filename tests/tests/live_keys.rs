@@ -83,6 +83,17 @@ fn classic_tables_give_the_same_model_by_messages() {
     }
 }
 
+/// Who waits for each call sees no difference.
+#[test]
+fn several_accesses_in_flight_change_no_bit() {
+    for (word, faults) in [("relocation", "0.02"), ("classic", "0")] {
+        let line = format!("mode = \"{word}\"\nin_flight = 3 ");
+        let loss = format!("--loss={faults}");
+        let ended = run(&[("mode = \"relocation\"", &line)], &["--no-lab", &loss]);
+        assert_eq!(good(&ended)["mode"], word);
+    }
+}
+
 #[test]
 fn modes_with_copies_learn_as_good_a_model() {
     let mode = |word: &str| {
