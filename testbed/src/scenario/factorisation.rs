@@ -58,8 +58,8 @@ pub struct FactorisationSection {
     /// Where the factors are and how processes come to them. Default `relocation`.
     #[serde(default)]
     pub mode: ModeWord,
-    /// Accesses to one factor that a process may have in flight, 1 to 4; with more than 1 those that
-    /// are open at the same time have no order. Not in the modes that have copies. Default 1.
+    /// Accesses to one factor that a process may have in flight, 1 to 4; with more than 1 those
+    /// that are open at the same time have no order. Not in the modes that have copies. Default 1.
     #[serde(default = "one_access")]
     pub in_flight: u8,
     /// Clocks, that is steps of an epoch, that copies of factors may be older, 0 to 64: in the

@@ -214,6 +214,8 @@ mod tests {
             mode: ModeWord::Relocation,
             in_flight: 1,
             staleness: 1,
+            dscp: 0,
+            bulk_dscp: None,
             model: ModelWord::Matrix,
             rows: 24,
             columns: 12,

@@ -15,9 +15,9 @@
 //! what goes out is told to an [`Outbox`], what has happened to a [`Sink`]. Invariant: a row is at
 //! one process, or on its way to one; each set and push counts exactly once; each key is
 //! sequentially consistent, but for copies of those that a process means to use, and in tables with
-//! several accesses in flight, where what is called before another is done may come after it. The rules are
-//! checked in every state of small models (`tests/src/model/keys`); the order of checks here is
-//! theirs.
+//! several accesses in flight, where what is called before another is done may come after it. The
+//! rules are checked in every state of small models (`tests/src/model/keys`); the order of checks
+//! here is theirs.
 //!
 //! All memory is taken when a table is made: no datagram and no call allocates.
 

@@ -14,8 +14,9 @@
 //! | `queue.rs`, `state.rs` | memory |
 //!
 //! Per key and lane there is at most one access in flight, one phase `set? add* pull*`; what is
-//! called meanwhile waits and merges. With one lane, a key's operations keep their order. An operation on a row that is here runs at once. Invariants: those
-//! of [`super`]; numbers of one process that concern one key only grow.
+//! called meanwhile waits and merges. With one lane, a key's operations keep their order. An
+//! operation on a row that is here runs at once. Invariants: those of [`super`]; numbers of one
+//! process that concern one key only grow.
 
 mod blocks;
 mod calls;
