@@ -5,10 +5,12 @@
 //! | file | does or decides |
 //! | --- | --- |
 //! | `crew` | all threads of all processes, the gates, what they leave |
+//! | `process` | a process and its threads: what each does and waits for |
 //! | `call` | a call of many keys, from its begin to its end |
 
 mod call;
 mod crew;
+mod process;
 
 use std::collections::BTreeMap;
 

@@ -1,16 +1,16 @@
 //! All threads of all processes, each at its place in its script; the gates between their steps;
 //! what they leave. A gate takes no time: what is measured is the table.
 
-use weft_client::keys::Histogram;
 use weft_engine::role::keys::Presence;
 use weft_sim::keys::timed::{Application, Site};
 use weft_wire::Nanos;
 
-use super::call::{Call, Wish, number, parts};
+use super::call::{Call, Wish, number};
+use super::process::{Doing, Process, Then, Thread, Times};
 use crate::run::factorisation::message::TableSummary;
 use crate::run::factorisation::script::{Action, in_calls, script};
 use crate::scenario::{CostsSection, FactorisationSection};
-use crate::workload::factorisation::{Entry, Matrix};
+use crate::workload::factorisation::Matrix;
 
 /// All threads.
 pub(super) struct Crew<'a> {
@@ -34,58 +34,6 @@ pub(super) struct Left {
     /// All threads came to their end.
     pub(super) is_done: bool,
 }
-
-struct Process<'a> {
-    has_joined: bool,
-    threads: Vec<Thread<'a>>,
-    /// Threads at the gate.
-    waiting: usize,
-    /// All are, and the clock's adds are not all at their rows yet.
-    is_settling: bool,
-    times: Times,
-    /// When the epoch began, and the bytes of the link when the first one did and the last ended.
-    begun: Nanos,
-    carried: [Option<(u64, u64)>; 2],
-}
-
-/// How long calls took, by key, of rows that were not here.
-#[derive(Default)]
-struct Times {
-    pull: Histogram,
-    push: Histogram,
-    localize: Histogram,
-}
-
-struct Thread<'a> {
-    script: Box<dyn Iterator<Item = Action<'a>> + 'a>,
-    doing: Doing<'a>,
-    /// Localizes that come meanwhile.
-    coming: Vec<Call>,
-    /// Calls of a long list of keys that are still to be made.
-    later: Vec<Vec<u64>>,
-    /// When it runs again, if it does not wait for anybody.
-    due: Option<Nanos>,
-    is_over: bool,
-}
-
-enum Doing<'a> {
-    Next,
-    Calling(Call, Then<'a>),
-    /// Goes through an entry, and pushes then.
-    Learning(Call, &'a Entry),
-    Awaiting,
-}
-
-/// What a call is for.
-#[derive(Clone, Copy)]
-enum Then<'a> {
-    Nothing,
-    Learn(&'a Entry),
-    Keep,
-}
-
-/// When a thread of a process runs: when, of which, which.
-type Run = (Nanos, usize, usize);
 
 /// What comes after a thread has done something.
 enum Next {
@@ -382,67 +330,5 @@ impl Application for Crew<'_> {
         !self.left.problems.is_empty()
             || threads.all(|thread| thread.is_over)
             || (self.interrupted)()
-    }
-}
-
-impl Thread<'_> {
-    /// Runs again at this time, unless it is to run anyway.
-    fn wake(&mut self, (place, thread): (usize, usize), at: Nanos, next: &mut Vec<Run>) {
-        if self.due.is_none() {
-            self.due = Some(at);
-            next.push((at, place, thread));
-        }
-    }
-
-    /// What it waits for is done, or the engine may have room for more of it.
-    fn can_go_on(&self) -> bool {
-        match &self.doing {
-            Doing::Calling(call, _) => call.is_done() || call.is_held_up(),
-            Doing::Awaiting => {
-                let mut coming = self.coming.iter();
-                coming.all(Call::is_done) || self.coming.iter().any(Call::is_held_up)
-            }
-            _ => false,
-        }
-    }
-}
-
-impl Process<'_> {
-    fn wake_all(&mut self, place: usize, at: Nanos, next: &mut Vec<Run>) {
-        for (number, thread) in self.threads.iter_mut().enumerate() {
-            thread.wake((place, number), at, next);
-        }
-    }
-
-    /// A key is done.
-    fn take_done(&mut self, name: u64, value: Option<Vec<f32>>, now: Nanos) {
-        let (place, of) = parts(name);
-        let Times { pull, push, localize } = &mut self.times;
-        let worker = &mut self.threads[place];
-        let call = match (of.checked_sub(1), &mut worker.doing) {
-            (Some(of), _) => &mut worker.coming[of],
-            (None, Doing::Calling(call, _)) => call,
-            // Of a call that has failed.
-            (None, _) => return,
-        };
-        let times = match call.wish {
-            Wish::Pull => pull,
-            Wish::Push | Wish::Set => push,
-            Wish::Localize => localize,
-        };
-        call.done(name, value, Some(times), now);
-    }
-
-    fn summary(&self) -> TableSummary {
-        let classes = |histogram: &Histogram| histogram.classes().collect();
-        let [first, last] = self.carried.map(Option::unwrap_or_default);
-        TableSummary {
-            pull_remote: classes(&self.times.pull),
-            push_remote: classes(&self.times.push),
-            localize: classes(&self.times.localize),
-            rx_bytes: last.0.saturating_sub(first.0),
-            tx_bytes: last.1.saturating_sub(first.1),
-            ..TableSummary::default()
-        }
     }
 }
