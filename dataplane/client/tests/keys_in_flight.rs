@@ -3,10 +3,11 @@
 
 mod table;
 
+use std::collections::VecDeque;
 use std::thread;
 use std::time::Duration;
 
-use weft_client::keys::{KeyConfig, KeyError, KeySession, Mode};
+use weft_client::keys::{KeyConfig, KeyError, KeySession, KeyTicket, Mode};
 use weft_engine::role::keys::TableError;
 
 use table::{FIRST, Site, connect_with, pulled, row};
@@ -28,14 +29,15 @@ fn share(sessions: &[KeySession], moves: bool) {
         for (place, session) in sessions.iter().enumerate() {
             for _ in 0..THREADS {
                 scope.spawn(move || {
-                    let mut open = std::collections::VecDeque::new();
+                    let mut open = VecDeque::new();
                     let mut ended = 0;
                     for round in 0..ROUNDS {
                         if open.len() >= OPEN {
-                            let (push, pull, before): (_, _, u32) = open.pop_front().unwrap();
-                            let _: Vec<f32> = weft_client::keys::KeyTicket::wait(push).unwrap();
-                            let seen: Vec<f32> = weft_client::keys::KeyTicket::wait(pull).unwrap();
-                            assert!(seen[0] >= f64::from(before) as f32, "what had ended");
+                            let (push, pull, before): (KeyTicket, KeyTicket, u32) =
+                                open.pop_front().unwrap();
+                            push.wait().unwrap();
+                            let seen = f64::from(pull.wait().unwrap()[0]);
+                            assert!(seen >= f64::from(before), "what had ended");
                             ended += 1;
                         }
                         let push = session.start_push(&[key], &row(1.0)).unwrap();
@@ -49,7 +51,7 @@ fn share(sessions: &[KeySession], moves: bool) {
                         push.wait().unwrap();
                         pull.wait().unwrap();
                     }
-                    assert!(pulled(session, key) >= f64::from(ROUNDS) as f32, "own pushes");
+                    assert!(f64::from(pulled(session, key)) >= f64::from(ROUNDS), "own pushes");
                 });
             }
         }
