@@ -306,7 +306,7 @@ fn hot_key(numbers: [u32; 3], kills: usize) {
     // A home that is killed takes what it has counted along.
     assert!(kills > 0 || figure("row_acks") > 100, "the row has moved: {figures}");
     assert!((figure("life") > 1) == (kills > 0), "{figures}");
-    let pulls = SESSIONS as u32 * rounds;
+    let pulls = SESSIONS * rounds as usize;
     println!(
         "{SESSIONS} threads, {rounds} pushes and pulls each in {took:?}, {pulls} pulls judged, the \
          row moved {} times",
