@@ -120,7 +120,7 @@ impl Core {
             self.stats.localizes += 1;
             self.actives[active].localize = number;
             self.actives[active].localize_left = Left::No;
-            self.actives[active].pause = self.rtt.rto();
+            self.begin_pause(active);
         }
     }
 
@@ -145,7 +145,7 @@ impl Core {
         let Some(number) = self.number(usize::from(lane), lane, Number::NONE) else { return };
         self.stats.accesses += 1;
         *self.flight_mut(active, lane) = Flight { number, ..self.merge(active) };
-        self.actives[active].pause = self.rtt.rto();
+        self.begin_pause(active);
     }
 
     /// Merges the head of the queue into one access: `set? add* pull*`.

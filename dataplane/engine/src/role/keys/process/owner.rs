@@ -261,8 +261,9 @@ impl Core {
         let (to, localize) = (asked.from, asked.number);
         let epoch = slot.epoch.moved();
         let next = self.place(index).kept;
-        let pause = self.rtt.rto();
-        let kept = Kept { index, to, localize, epoch, pause, left: Left::No, next };
+        let (pause, doublings) = (self.rtt.rto(), self.rtt.doublings());
+        let left = Left::No;
+        let kept = Kept { index, to, localize, epoch, pause, left, doublings, next };
         let has_room = self.kept_of(index).count() < KEPT_PER_KEY_MAX;
         let Some(place) = has_room.then(|| self.kept.take(kept)).flatten() else {
             self.stats.full += 1;

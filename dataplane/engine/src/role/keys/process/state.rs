@@ -108,6 +108,8 @@ pub(super) struct Active {
     /// The localize that is open.
     pub(super) localize: Number,
     pub(super) localize_left: Left,
+    /// How often the timeout was doubled when it left first.
+    pub(super) doublings: u8,
     pub(super) queue: List,
     /// Calls of localize that wait.
     pub(super) localizers: List,
@@ -183,6 +185,7 @@ pub(super) struct Kept {
     pub(super) epoch: RowEpoch,
     pub(super) pause: Nanos,
     pub(super) left: Left,
+    pub(super) doublings: u8,
     /// An older copy of this key.
     pub(super) next: u32,
 }
@@ -200,6 +203,7 @@ impl Core {
             index: NONE,
             localize: Number::NONE,
             localize_left: Left::No,
+            doublings: 0,
             queue: List::EMPTY,
             localizers: List::EMPTY,
             wants_copy: false,
@@ -210,6 +214,7 @@ impl Core {
             to: 0,
             localize: Number::NONE,
             left: Left::No,
+            doublings: 0,
             epoch: RowEpoch::NONE,
             pause: config.resend_min,
             next: NONE,
@@ -308,6 +313,7 @@ impl Core {
             index,
             localize: Number::NONE,
             localize_left: Left::No,
+            doublings: 0,
             queue: List::EMPTY,
             localizers: List::EMPTY,
             wants_copy: false,
@@ -415,6 +421,12 @@ impl Core {
         let left = self.kept[place].left;
         self.kept.give_back(place);
         Some(left)
+    }
+
+    /// Something of this key leaves for the first time.
+    pub(super) fn begin_pause(&mut self, active: u32) {
+        self.actives[active].pause = self.rtt.rto();
+        self.actives[active].doublings = self.rtt.doublings();
     }
 
     /// What left so has been answered.

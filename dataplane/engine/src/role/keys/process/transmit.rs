@@ -74,6 +74,7 @@ impl Core {
             self.stats.repeats += 1;
             self.put_kept(place, true, sink);
             self.kept[place].left.note(now);
+            self.rtt.back_off(self.kept[place].doublings);
             let pause = &mut self.kept[place].pause;
             *pause = doubled(*pause, self.resend.1);
             let at = now.saturating_add(*pause);
@@ -93,6 +94,7 @@ impl Core {
         let mut at = now.saturating_add(self.actives[place].pause);
         if is_open {
             self.stats.repeats += 1;
+            self.rtt.back_off(self.actives[place].doublings);
             at = self.put_active(place, (now, low), true, sink);
         }
         if waits_for_number {
