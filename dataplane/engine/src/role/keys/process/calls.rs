@@ -3,7 +3,7 @@
 use weft_wire::keys::{Number, Parts};
 
 use super::queue::{Item, Kind, List};
-use super::state::{Active, Core, Flight, NO_FLIGHT};
+use super::state::{Active, Core, Flight, Left, NO_FLIGHT};
 use super::{CallError, Op, Presence, Sink};
 use crate::role::keys::config::IN_FLIGHT_MAX;
 use crate::role::keys::pool::NONE;
@@ -119,7 +119,8 @@ impl Core {
         if let Some(number) = self.number(OF_LOCALIZES, 0, above) {
             self.stats.localizes += 1;
             self.actives[active].localize = number;
-            self.actives[active].pause = self.resend.0;
+            self.actives[active].localize_left = Left::No;
+            self.begin_pause(active);
         }
     }
 
@@ -144,7 +145,7 @@ impl Core {
         let Some(number) = self.number(usize::from(lane), lane, Number::NONE) else { return };
         self.stats.accesses += 1;
         *self.flight_mut(active, lane) = Flight { number, ..self.merge(active) };
-        self.actives[active].pause = self.resend.0;
+        self.begin_pause(active);
     }
 
     /// Merges the head of the queue into one access: `set? add* pull*`.

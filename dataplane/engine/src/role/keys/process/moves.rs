@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use weft_wire::keys::{At, Claim, Number, Parts, Row, RowEpoch, What, values};
 
 use super::owner::{Asked, Change, Value};
-use super::state::{Core, Flight, Remote};
+use super::state::{Active, Core, Flight, Remote};
 use super::{CallError, Sink};
 use crate::role::keys::config::KEPT_PER_KEY_MAX;
 use crate::role::keys::frames::{Kinship, To};
@@ -30,12 +30,14 @@ impl Core {
         sink: &mut impl Sink,
     ) {
         let active = self.place(index).active;
-        let is_awaited = active != NONE && number.is_some() && {
-            let takes = |flight: &Flight| flight.parts.contains(Parts::TAKE);
-            self.actives[active].localize == number
-                || self.flight_of(active, number).is_some_and(takes)
-        };
-        if is_awaited && !slot.is_held() {
+        let awaited = (active != NONE && number.is_some()).then(|| {
+            let takes = |flight: &&Flight| flight.parts.contains(Parts::TAKE);
+            let Active { localize, localize_left, .. } = &self.actives[active];
+            let own = (*localize == number).then_some(*localize_left);
+            own.or_else(|| self.flight_of(active, number).filter(takes).map(|flight| flight.left))
+        });
+        if let Some(left) = awaited.flatten().filter(|_| !slot.is_held()) {
+            self.note_answer(left);
             slot.lasts.fill(Number::NONE);
             for (process, last) in row.lasts() {
                 let process = u8::try_from(process).unwrap_or(u8::MAX);
@@ -50,6 +52,15 @@ impl Core {
             self.install(slot, index, row.epoch, sink);
         }
         self.acknowledge(slot, index, giver, row.epoch, sink);
+    }
+
+    /// A row that was given has arrived.
+    pub(super) fn take_row_ack(&mut self, index: u32, epoch: RowEpoch) -> bool {
+        let left = self.forget_kept(index, epoch);
+        if let Some(left) = left {
+            self.note_answer(left);
+        }
+        left.is_some()
     }
 
     /// Says through the box that a row has arrived, and what is here of this key now.

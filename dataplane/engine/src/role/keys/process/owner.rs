@@ -4,7 +4,7 @@
 use weft_wire::keys::{Access, Number, Parts, RowEpoch, What, emit, values};
 
 use super::Sink;
-use super::state::{Core, Kept, Remote};
+use super::state::{Core, Kept, Left, Remote};
 use crate::role::keys::config::{HOPS_MAX, KEPT_PER_KEY_MAX};
 use crate::role::keys::frames::{Kinship, To};
 use crate::role::keys::pool::NONE;
@@ -261,7 +261,9 @@ impl Core {
         let (to, localize) = (asked.from, asked.number);
         let epoch = slot.epoch.moved();
         let next = self.place(index).kept;
-        let kept = Kept { index, to, localize, epoch, pause: self.resend.0, next };
+        let (pause, doublings) = (self.rtt.rto(), self.rtt.doublings());
+        let left = Left::No;
+        let kept = Kept { index, to, localize, epoch, pause, left, doublings, next };
         let has_room = self.kept_of(index).count() < KEPT_PER_KEY_MAX;
         let Some(place) = has_room.then(|| self.kept.take(kept)).flatten() else {
             self.stats.full += 1;

@@ -38,7 +38,11 @@ impl<S: Store> Process<S> {
         self.core.check_terms(&header)?;
         let frame = check::body(&self.core.table, &header, datagram)?;
         let about = self.core.check_parties(sender, &header, &frame)?;
-        self.take_frame(now, sender, about, &frame, sink)
+        let result = self.take_frame(now, sender, about, &frame, sink);
+        if let Some(at) = self.core.answered.take() {
+            self.core.rtt.sample(now.since(at));
+        }
+        result
     }
 
     fn take_frame(
@@ -121,7 +125,8 @@ impl<S: Store> Process<S> {
         for claim in frame.claims() {
             let Some(index) = core.table.index(claim.key) else { continue };
             count += u32::from(match frame.what {
-                What::RowAck | What::Void => core.forget_kept(index, claim.epoch).is_some(),
+                What::RowAck => core.take_row_ack(index, claim.epoch),
+                What::Void => core.forget_kept(index, claim.epoch).is_some(),
                 What::TakeBack => store
                     .with(index, |mut slot| core.take_back(&mut slot, index, claim.epoch, sink)),
                 What::Restore => store.with(index, |slot| core.take_loss(&slot, index, sink)),
@@ -209,10 +214,11 @@ impl Core {
     ) -> bool {
         let active = self.place(index).active;
         let flight = (active != NONE).then(|| self.flight_of(active, number)).flatten();
-        let Some(&Flight { parts, clock, .. }) = flight else { return false };
+        let Some(&Flight { parts, clock, left, .. }) = flight else { return false };
         if parts.contains(Parts::PULL) != answer.value.is_some() {
             return false;
         }
+        self.note_answer(left);
         if let To::Process(owner) = sender {
             self.learn_owner(index, owner);
         }

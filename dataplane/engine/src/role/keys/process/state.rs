@@ -16,6 +16,7 @@ use crate::role::keys::config::{IN_FLIGHT_MAX, Mode, ProcessConfig, ProcessLimit
 use crate::role::keys::frames::{Frames, To};
 use crate::role::keys::open::OpenNumbers;
 use crate::role::keys::pool::{NONE, Pool};
+use crate::send::retransmit::RttEstimator;
 use crate::session::client::{Client, ClientConfig};
 use crate::timers::Timers;
 
@@ -30,6 +31,10 @@ pub(super) struct Core {
     has_cache: bool,
     pub(super) limits: ProcessLimits,
     pub(super) resend: (Nanos, Nanos),
+    /// How long an answer takes, of what left once.
+    pub(super) rtt: RttEstimator,
+    /// When the first thing left that the frame in hand answers.
+    pub(super) answered: Option<Nanos>,
     pub(super) beat: Nanos,
     pub(super) beat_at: Nanos,
     pub(super) session: Client,
@@ -102,6 +107,9 @@ pub(super) struct Active {
     pub(super) index: u32,
     /// The localize that is open.
     pub(super) localize: Number,
+    pub(super) localize_left: Left,
+    /// How often the timeout was doubled when it left first.
+    pub(super) doublings: u8,
     pub(super) queue: List,
     /// Calls of localize that wait.
     pub(super) localizers: List,
@@ -123,6 +131,30 @@ pub(super) struct Flight {
     pub(super) clock: u32,
     /// When it leaves again.
     pub(super) due_at: Nanos,
+    pub(super) left: Left,
+}
+
+/// Whether something has left, for the round trip: an answer to what left twice may be to either
+/// (Karn).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Left {
+    /// Not yet.
+    #[default]
+    No,
+    /// At this time.
+    Once(Nanos),
+    /// More than once.
+    Again,
+}
+
+impl Left {
+    /// It leaves.
+    pub(super) fn note(&mut self, now: Nanos) {
+        *self = match self {
+            Self::No => Self::Once(now),
+            Self::Once(_) | Self::Again => Self::Again,
+        };
+    }
 }
 
 pub(super) const NO_FLIGHT: Flight = Flight {
@@ -133,6 +165,7 @@ pub(super) const NO_FLIGHT: Flight = Flight {
     operations: List::EMPTY,
     clock: 0,
     due_at: Nanos(0),
+    left: Left::No,
 };
 
 /// An access of another process that waits for the row.
@@ -151,6 +184,8 @@ pub(super) struct Kept {
     pub(super) localize: Number,
     pub(super) epoch: RowEpoch,
     pub(super) pause: Nanos,
+    pub(super) left: Left,
+    pub(super) doublings: u8,
     /// An older copy of this key.
     pub(super) next: u32,
 }
@@ -167,6 +202,8 @@ impl Core {
         let active = Active {
             index: NONE,
             localize: Number::NONE,
+            localize_left: Left::No,
+            doublings: 0,
             queue: List::EMPTY,
             localizers: List::EMPTY,
             wants_copy: false,
@@ -176,6 +213,8 @@ impl Core {
             index: NONE,
             to: 0,
             localize: Number::NONE,
+            left: Left::No,
+            doublings: 0,
             epoch: RowEpoch::NONE,
             pause: config.resend_min,
             next: NONE,
@@ -200,6 +239,8 @@ impl Core {
             has_cache: config.has_cache,
             limits,
             resend: (config.resend_min, config.resend_max),
+            rtt: RttEstimator::new(config.resend_min, config.resend_min, config.resend_max),
+            answered: None,
             beat: config.beat,
             beat_at: Nanos::MAX,
             session,
@@ -271,6 +312,8 @@ impl Core {
         let place = self.actives.take(Active {
             index,
             localize: Number::NONE,
+            localize_left: Left::No,
+            doublings: 0,
             queue: List::EMPTY,
             localizers: List::EMPTY,
             wants_copy: false,
@@ -364,8 +407,8 @@ impl Core {
         })
     }
 
-    /// Forgets a kept copy.
-    pub(super) fn forget_kept(&mut self, index: u32, epoch: RowEpoch) -> Option<u32> {
+    /// Forgets a kept copy, if it is there; returns when it left.
+    pub(super) fn forget_kept(&mut self, index: u32, epoch: RowEpoch) -> Option<Left> {
         let place = self.kept_of(index).find(|(_, kept)| kept.epoch == epoch)?.0;
         let before = self.kept_of(index).find(|(_, kept)| kept.next == place);
         let next = self.kept[place].next;
@@ -375,8 +418,22 @@ impl Core {
         }
         self.kept[place].index = NONE;
         self.kept_timers.set(place as usize, Nanos::MAX);
+        let left = self.kept[place].left;
         self.kept.give_back(place);
-        Some(place)
+        Some(left)
+    }
+
+    /// Something of this key leaves for the first time.
+    pub(super) fn begin_pause(&mut self, active: u32) {
+        self.actives[active].pause = self.rtt.rto();
+        self.actives[active].doublings = self.rtt.doublings();
+    }
+
+    /// What left so has been answered.
+    pub(super) fn note_answer(&mut self, left: Left) {
+        if let Left::Once(at) = left {
+            self.answered.get_or_insert(at);
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {

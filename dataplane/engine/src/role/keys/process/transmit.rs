@@ -1,5 +1,7 @@
 //! What leaves when, and what leaves again: accesses and localizes until they are answered, rows
-//! until they are acknowledged, with pauses that double.
+//! until they are acknowledged, with pauses that double. The first pause is the timeout of RFC 6298,
+//! of the round trips of what left once: of a step's rows on a narrow link the last has to queue for
+//! the time that all of them take.
 
 use weft_wire::Nanos;
 use weft_wire::keys::{ACCESS_LEN, ELEMENT_LEN, Number, What, emit};
@@ -28,6 +30,7 @@ impl Core {
             position += 1;
             if is_present && self.kept[kept].index != NONE {
                 self.put_kept(kept, false, sink);
+                self.kept[kept].left.note(now);
                 let pause = self.kept[kept].pause;
                 self.kept_timers.set(kept as usize, now.saturating_add(pause));
             }
@@ -70,6 +73,8 @@ impl Core {
             let place = u32::try_from(kept).unwrap_or(NONE);
             self.stats.repeats += 1;
             self.put_kept(place, true, sink);
+            self.kept[place].left.note(now);
+            self.rtt.back_off(self.kept[place].doublings);
             let pause = &mut self.kept[place].pause;
             *pause = doubled(*pause, self.resend.1);
             let at = now.saturating_add(*pause);
@@ -89,6 +94,7 @@ impl Core {
         let mut at = now.saturating_add(self.actives[place].pause);
         if is_open {
             self.stats.repeats += 1;
+            self.rtt.back_off(self.actives[place].doublings);
             at = self.put_active(place, (now, low), true, sink);
         }
         if waits_for_number {
@@ -117,7 +123,9 @@ impl Core {
             let is_alone = self.table.in_flight == 1;
             if flight.number.is_some() && (is_alone || flight.due_at <= now) {
                 self.put_access(active, &flight, low, repeat, sink);
-                self.flight_mut(active, lane).due_at = next_at;
+                let flight = self.flight_mut(active, lane);
+                flight.due_at = next_at;
+                flight.left.note(now);
             } else if flight.number.is_some() {
                 first_at = first_at.min(flight.due_at);
             }
@@ -126,6 +134,7 @@ impl Core {
             let wish = Kinship::new(What::Localize, self.me, localize);
             let wish = Kinship { repeat, low: low.0, ..wish };
             self.frames.put_key(To::Home, wish, key, sink);
+            self.actives[active].localize_left.note(now);
         }
         first_at
     }

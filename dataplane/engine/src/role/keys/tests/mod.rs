@@ -17,6 +17,7 @@ mod copies;
 mod hostile;
 mod lanes;
 mod modes;
+mod repeats;
 mod rules;
 
 pub(super) const FIRST_KEY: u64 = 100;
