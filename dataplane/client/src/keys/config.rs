@@ -47,7 +47,8 @@ pub struct KeyConfig {
     pub connect_timeout: Duration,
     /// How long a call may take, or wait for room, before it is an error. Default 30 s.
     pub call_timeout: Duration,
-    /// First pause before something is sent again, which doubles. Default 5 ms.
+    /// Shortest pause before something is sent again. It is as long as answers take (RFC 6298), and
+    /// doubles. Default 5 ms.
     pub resend_min: Duration,
     /// Longest such pause. Default 100 ms.
     pub resend_max: Duration,

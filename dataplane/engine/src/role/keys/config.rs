@@ -298,7 +298,7 @@ pub struct ProcessConfig<'a> {
     pub staleness: u32,
     /// Maxima.
     pub limits: ProcessLimits,
-    /// First and longest pause before something is sent again.
+    /// Shortest and longest pause before something is sent again.
     pub resend_min: Nanos,
     /// See above.
     pub resend_max: Nanos,

@@ -1,7 +1,7 @@
 //! What leaves when, and what leaves again: accesses and localizes until they are answered, rows
-//! until they are acknowledged, with pauses that double. The first pause is the timeout of RFC 6298,
-//! of the round trips of what left once: of a step's rows on a narrow link the last has to queue for
-//! the time that all of them take.
+//! until they are acknowledged, with pauses that double. The first pause is the timeout of RFC
+//! 6298, of the round trips of what left once: of a step's rows on a narrow link the last has to
+//! queue for the time that all of them take.
 
 use weft_wire::Nanos;
 use weft_wire::keys::{ACCESS_LEN, ELEMENT_LEN, Number, What, emit};
