@@ -115,9 +115,9 @@ soak: ## simulations and attacks, SOAK_SCALE (20) times as long as in make test
 
 .PHONY: soak-keys
 soak-keys: ## a hot key of 16 threads: 100,000 pushes and pulls each, its history checked
-	$(CARGO) build --release -p weft-node
-	$(CARGO) build --release -p weft-client --example hot_key
-	WEFT_KEYS_SCALE=50 $(CARGO) test --release -p weft-tests --test live_keys -- --nocapture \
+	$(CARGO) build -p weft-node
+	$(CARGO) build -p weft-client --example hot_key
+	WEFT_KEYS_SCALE=50 $(CARGO) test -p weft-tests --test live_keys -- --nocapture \
 		a_hot_key_of_sixteen_threads
 
 .PHONY: fuzz
