@@ -63,6 +63,12 @@ impl RunningBox {
         &self.name
     }
 
+    /// What became of the box, if somebody else has ended it.
+    pub(super) fn ended(&mut self) -> Option<ProcessError> {
+        let status = self.process.0.try_wait().ok()??;
+        Some(ProcessError::BoxEnded { name: self.name.clone(), status: status.to_string() })
+    }
+
     /// Kills the box without a word and starts it again: it comes back knowing nothing.
     pub(super) fn restart(&mut self) -> Result<(), ProcessError> {
         let _ = self.process.0.kill();

@@ -214,6 +214,10 @@ impl FactorisationScenario {
                     format!("is {}; the last epoch is {}", kill.in_epoch, section.epochs - 1);
                 return refuse(&at, "in_epoch", reason);
             }
+            if self.kill[..index].iter().any(|other| other.in_epoch == kill.in_epoch) {
+                let reason = format!("is {} twice: an epoch has one kill", kill.in_epoch);
+                return refuse(&at, "in_epoch", reason);
+            }
         }
         self.faults.validate()
     }
@@ -351,8 +355,8 @@ const EACH_MAX: u8 = 16;
 /// Two of each kind of entities or words.
 const ROWS_MIN: u32 = 8;
 const STALENESS_MAX: u32 = 64;
-/// A second: whatever takes longer is none of these.
-const COST_NS_MAX: u64 = 1_000_000_000;
+/// A tenth of a second: whatever takes longer is none of these.
+const COST_NS_MAX: u64 = 100_000_000;
 const DSCP_MAX: u8 = 63;
 /// Rows or columns of a matrix.
 const SIDE_MAX: u32 = 1 << 20;

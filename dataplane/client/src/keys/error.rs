@@ -35,7 +35,8 @@ pub enum KeyError {
     /// The table's first life did not begin.
     #[error(
         "could not join the table within {waited:?}: is the home box at {home} there, does it have \
-         this table with these processes, and have all of them come?"
+         this table with these processes, and have all of them come, with the same row_len and \
+         in_flight?"
     )]
     NoHome {
         /// Where it should be.

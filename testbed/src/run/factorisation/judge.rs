@@ -29,15 +29,20 @@ pub fn judge(plan: &FactorisationPlan, seen: &Seen) -> FactorisationOutcome {
         reference.len()
     };
     if wrong > 0 {
-        problems.push(format!("{wrong} of {} values differ from the reference's", reference.len()));
+        let what =
+            if section.is_exact() { "differ from the reference's" } else { "are no numbers" };
+        problems.push(format!("{wrong} of {} values {what}", reference.len()));
     }
     let reference_loss = matrix.loss(&reference);
     let loss = (factors.len() == reference.len()).then(|| matrix.loss(&factors));
     // Copies are older than rows, sums of pushes round otherwise, and where workers share factors
     // in a step their order counts: the model is another one, and must be as good.
     let loss_max = section.model.loss_max(reference_loss);
-    if loss.is_some_and(|loss| loss.is_nan() || loss > loss_max) {
-        problems.push(format!("a loss of {loss:?} is worse than the reference's {reference_loss}"));
+    if reference_loss.is_nan() {
+        let rate = section.learning_rate;
+        problems.push(format!("one process alone comes to no loss: learning_rate is {rate}"));
+    } else if let Some(loss) = loss.filter(|loss| loss.is_nan() || *loss > loss_max) {
+        problems.push(format!("a loss of {loss} is worse than the reference's {reference_loss}"));
     }
     if seen.summaries.len() < usize::from(section.nodes) {
         let count = seen.summaries.len();

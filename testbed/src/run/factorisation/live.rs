@@ -94,6 +94,7 @@ impl Live<'_> {
             }
             let ((node, _), message) = match receiver.recv_timeout(LOOK_PERIOD) {
                 Ok(received) => received,
+                Err(RecvTimeoutError::Timeout) if self.is_home_gone() => return Ok(()),
                 Err(RecvTimeoutError::Timeout) if heard.elapsed() > PATIENCE => {
                     let seconds = PATIENCE.as_secs();
                     let problem =
@@ -126,6 +127,13 @@ impl Live<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether somebody else has ended the home, without which no row is found any more.
+    fn is_home_gone(&mut self) -> bool {
+        let ended = self.home.ended();
+        self.seen.problems.extend(ended.as_ref().map(ToString::to_string));
+        ended.is_some()
     }
 
     /// Lets all processes go on; kills the home if its time has come.

@@ -75,6 +75,14 @@ pub enum ProcessError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A box has ended, and nobody of the run had ended it.
+    #[error("`{name}` ended without a word: {status}")]
+    BoxEnded {
+        /// Its name.
+        name: String,
+        /// How.
+        status: String,
+    },
     /// A box ended or said nothing at its start.
     #[error("{name} did not become ready: {said}")]
     BoxNotReady {

@@ -91,5 +91,14 @@ fn check_entries(table: &TableConfig, frame: &Frame<'_>) -> Result<(), DropReaso
     if !processes_are || names_peer && !is_process(frame.head.peer.into()) {
         return Err(DropReason::BadMembers);
     }
+    let says_nothing = match frame.what {
+        What::Stale | What::Claim | What::Beat => false,
+        // An acknowledgement is of rows that have come, whatever it says besides.
+        What::RowAck => !frame.claims().any(|claim| claim.at == At::This),
+        _ => frame.head.entries == 0,
+    };
+    if says_nothing {
+        return Err(DropReason::Length);
+    }
     Ok(())
 }

@@ -13,6 +13,7 @@ use weft_wire::{Cookie, Epoch, Members, Nanos};
 use super::Home;
 use crate::drops::DropReason;
 use crate::random::Draw;
+use crate::role::keys::config::IN_FLIGHT_MAX;
 use crate::role::keys::frames::{Outbox, Terms, To, handshake};
 use crate::session::host::Peer;
 use crate::session::token::Lives;
@@ -62,6 +63,9 @@ impl Home {
         self.host.hear(usize::from(sender), &member.peer, &hello, datagram.len())?;
         match hello.phase {
             Phase::Hello => self.reply(sender, &hello, Phase::Challenge, out),
+            Phase::Join if hello.window > IN_FLIGHT_MAX.into() => {
+                return Err(DropReason::Handshake);
+            }
             Phase::Join if self.life == 0 => {
                 self.gather(now, sender, &hello);
                 let phase = if self.life > 0 { Phase::Welcome } else { Phase::Waiting };

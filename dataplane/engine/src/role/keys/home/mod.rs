@@ -77,6 +77,8 @@ pub struct Home {
     life: u16,
     living: Members,
     began_at: Nanos,
+    /// When it last did anything.
+    awake_at: Nanos,
     members: Vec<Member>,
     host: Host,
     random: Random,
@@ -107,6 +109,7 @@ impl Home {
             life: 0,
             living: Members::EMPTY,
             began_at: now,
+            awake_at: now,
             members: config.processes.iter().map(|addr| Member::new(*addr)).collect(),
             host,
             random,
@@ -147,9 +150,19 @@ impl Home {
         self.life > 0 && (0..self.table.key_count).all(|index| self.directory.is_settled(index))
     }
 
-    /// When [`Home::poll`] has something to do.
+    /// When [`Home::poll`] has something to do: somebody has been silent for too long, or it has to
+    /// be seen that this box is awake.
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
+        let due = self.silent_at();
+        due.min(match due {
+            Nanos::MAX => due,
+            _ => self.awake_at.saturating_add(Nanos(self.death_timeout.0 / LOOKS)),
+        })
+    }
+
+    /// When the first has been silent for too long.
+    fn silent_at(&self) -> Nanos {
         let first = match self.life {
             0 => self.members.iter().any(|member| member.known_life > 0).then_some(self.began_at),
             _ => self.living_members().map(|(_, member)| member.heard_at).min(),
@@ -159,8 +172,21 @@ impl Home {
 
     /// Looks who is silent.
     pub fn poll(&mut self, now: Nanos) {
-        if now >= self.poll_timeout() {
+        self.wake(now);
+        if now >= self.silent_at() {
             self.bury(now);
+        }
+    }
+
+    /// What passed while this box stood still, and its machine perhaps with it, was nobody's
+    /// silence.
+    fn wake(&mut self, now: Nanos) {
+        let gap = now.since(self.awake_at);
+        self.awake_at = now;
+        if gap > Nanos(self.death_timeout.0 / 2) {
+            let later = |at: Nanos| at.saturating_add(gap).min(now);
+            self.began_at = later(self.began_at);
+            self.members.iter_mut().for_each(|member| member.heard_at = later(member.heard_at));
         }
     }
 
@@ -192,6 +218,7 @@ impl Home {
         datagram: &[u8],
         out: &mut impl Outbox,
     ) -> Result<(), DropReason> {
+        self.wake(now);
         let result = self.take(now, source, datagram, out);
         if let Err(reason) = result {
             self.stats.drops.count(reason);
@@ -263,3 +290,6 @@ impl Home {
         members.filter(move |(process, _)| living.contains(Members(1 << process)))
     }
 }
+
+/// How often it looks, in the time after which a silent process is dead.
+const LOOKS: u64 = 4;

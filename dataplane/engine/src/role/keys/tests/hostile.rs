@@ -130,6 +130,23 @@ fn frames_that_no_engine_sends_are_refused() {
 }
 
 #[test]
+fn frames_that_say_nothing_are_refused() {
+    let empty = |passing: &Passing| {
+        let mut forged = Forged::of(passing).head(|h| h.entries = 0);
+        forged.passing.octets.truncate(HEADER_LEN + HEAD_LEN);
+        forged.header(|h| h.count = u16::try_from(HEAD_LEN / 4).unwrap()).seal()
+    };
+    for (what, to_box) in [(What::Access, true), (What::Localize, false), (What::Answer, false)] {
+        let (rig, passing) = genuine(what, to_box);
+        assert_refused(rig, empty(&passing), DropReason::Length);
+    }
+    // That the sender holds the row, and not which one has arrived.
+    let (rig, passing) = genuine(What::RowAck, true);
+    let held = Forged::of(&passing).octet(19, 0xff);
+    assert_refused(rig, held.seal(), DropReason::Length);
+}
+
+#[test]
 fn damaged_frames_are_refused() {
     for (what, to_box) in [(What::Access, true), (What::Row, false), (What::RowAck, true)] {
         let (rig, mut passing) = genuine(what, to_box);

@@ -356,3 +356,18 @@ fn tables_that_cannot_be_are_refused() {
     let long = TableConfig { row_len: 400, ..good };
     assert!(matches!(long.check(), Err(TableError::RowTooLong { payload_max: 1472, .. })));
 }
+
+/// A box that stood still, as its whole machine may have, holds its own pause against nobody.
+#[test]
+fn a_pause_of_the_box_is_nobodys_death() {
+    let mut rig = Rig::new();
+    rig.now = rig.now.saturating_add(Nanos::from_millis(4_000));
+    let now = rig.now;
+    rig.home.poll(now);
+    rig.run_for(Nanos::from_millis(1_000));
+    assert_eq!((rig.home.life(), rig.home.stats().deaths), (1, 0));
+    // Who is silent while it is awake is dead as ever.
+    rig.gone = 0b100;
+    rig.run_for(DEATH.saturating_add(Nanos::from_millis(100)));
+    assert_eq!((rig.home.life(), rig.home.stats().deaths), (2, 1));
+}
