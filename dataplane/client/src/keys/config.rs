@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weft_engine::role::keys::{Mode, PROCESSES_MAX, ProcessLimits, TableConfig, TableError};
-use weft_wire::frame::{IPV4_LEN, IPV6_LEN, UDP_LEN};
+use weft_engine::role::keys::TableError;
+use weft_engine::role::keys::{Mode, PROCESSES_MAX, ProcessConfig, ProcessLimits, TableConfig};
+use weft_wire::frame::{IPV4_LEN, IPV6_LEN, UDP_LEN, UdpAddr};
 use weft_wire::{JobId, MacAddr, Nanos};
 
 use super::KeyError;
@@ -205,11 +206,31 @@ impl KeyConfig {
             payload_max: u16::try_from(payload_max).unwrap_or(u16::MAX),
             in_flight: self.in_flight,
         };
-        table.check().map_err(KeyError::Table)?;
-        if self.in_flight > 1 && self.mode.is_stale() {
-            return Err(KeyError::Table(TableError::InFlight(self.in_flight)));
-        }
+        table.check_in(self.mode).map_err(KeyError::Table)?;
         Ok(table)
+    }
+
+    /// What the engine of this process is told, of the table that [`KeyConfig::check`] gives and
+    /// the processes' addresses.
+    #[must_use]
+    pub fn of_process<'a>(
+        &self,
+        table: TableConfig,
+        processes: &'a [UdpAddr],
+    ) -> ProcessConfig<'a> {
+        ProcessConfig {
+            table,
+            me: self.me,
+            home: self.home.into(),
+            processes,
+            mode: self.mode,
+            has_cache: self.has_cache,
+            staleness: self.staleness,
+            limits: self.limits,
+            resend_min: nanos(self.resend_min),
+            resend_max: nanos(self.resend_max),
+            beat: nanos(self.beat),
+        }
     }
 }
 

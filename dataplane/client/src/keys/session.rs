@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crossbeam_channel::bounded;
-use weft_engine::role::keys::{CallError, Op, Process, ProcessConfig, ProcessStats, TableConfig};
+use weft_engine::role::keys::{CallError, Op, Process, ProcessStats, TableConfig};
 use weft_io::Port;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_wire::Nanos;
@@ -17,7 +17,7 @@ use weft_wire::frame::UdpAddr;
 use super::KeyError;
 use super::calls::{Calls, KeyTicket, Pending};
 use super::capture::Capture;
-use super::config::{KeyConfig, nanos};
+use super::config::KeyConfig;
 use super::driver::Driver;
 use super::latency::{KeyLatencies, Latencies, Timed};
 use super::shared::{Engine, Shared};
@@ -108,19 +108,7 @@ impl KeySession {
         };
         let addrs: Vec<UdpAddr> = config.processes.iter().map(|addr| (*addr).into()).collect();
         let store = SharedStore::new(&table, config.mode.is_fast());
-        let of_process = ProcessConfig {
-            table,
-            me: config.me,
-            home: config.home.into(),
-            processes: &addrs,
-            mode: config.mode,
-            has_cache: config.has_cache,
-            staleness: config.staleness,
-            limits: config.limits,
-            resend_min: nanos(config.resend_min),
-            resend_max: nanos(config.resend_max),
-            beat: nanos(config.beat),
-        };
+        let of_process = config.of_process(table, &addrs);
         let process = Process::new(&of_process, store.clone(), life.max(1), Nanos(0));
         let process = process.map_err(KeyError::Table)?;
         let latencies = Arc::new(Latencies::new());

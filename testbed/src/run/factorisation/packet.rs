@@ -14,7 +14,7 @@ mod process;
 
 use std::collections::BTreeMap;
 
-use weft_engine::role::keys::{HomeStats, ProcessConfig, ProcessStats, TableError};
+use weft_engine::role::keys::{HomeStats, ProcessStats};
 use weft_sim::keys::timed::{self, Costs, Ended, Setup};
 use weft_sim::links::HostLink;
 use weft_wire::Nanos;
@@ -54,26 +54,13 @@ pub fn run(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<(Seen, VirtualClock), PacketError> {
     let costs = check_virtual_time(&plan.scenario)?;
-    let wrong = |error: TableError| PacketError::Table(error.to_string());
+    let wrong = |error: &dyn std::fmt::Display| PacketError::Table(error.to_string());
     let mut configs = Vec::new();
     let addrs: Vec<UdpAddr> = plan.processes[0].processes.iter().map(|at| (*at).into()).collect();
     for process in &plan.processes {
         let config = process.config();
-        let nanos =
-            |span: std::time::Duration| Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-        configs.push(ProcessConfig {
-            table: config.check().map_err(|error| PacketError::Table(error.to_string()))?,
-            me: config.me,
-            home: config.home.into(),
-            processes: &addrs,
-            mode: config.mode,
-            has_cache: config.has_cache,
-            staleness: config.staleness,
-            limits: config.limits,
-            resend_min: nanos(config.resend_min),
-            resend_max: nanos(config.resend_max),
-            beat: nanos(config.beat),
-        });
+        let table = config.check().map_err(|error| wrong(&error))?;
+        configs.push(config.of_process(table, &addrs));
     }
     let rate = plan.scenario.lab.rate_mbit.and_then(Rate::from_mbit).map(Rate::bytes_per_sec);
     // A frame passes two links, its sender's and its receiver's.
@@ -88,7 +75,7 @@ pub fn run(
     let section = &plan.scenario.factorisation;
     let matrix = Matrix::new(section, plan.seed);
     let mut crew = Crew::new(section, &matrix, costs, interrupted);
-    let ended = timed::run(&setup, &mut crew).map_err(wrong)?;
+    let ended = timed::run(&setup, &mut crew).map_err(|error| wrong(&error))?;
     if interrupted() {
         return Err(PacketError::Interrupted);
     }

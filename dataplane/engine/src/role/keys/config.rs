@@ -74,6 +74,19 @@ impl TableConfig {
         Ok(())
     }
 
+    /// As [`TableConfig::check`], of a process in this mode: an answer does not tell which own
+    /// operations of other lanes it has, so tables with copies have one.
+    ///
+    /// # Errors
+    /// [`TableError`].
+    pub fn check_in(&self, mode: Mode) -> Result<(), TableError> {
+        self.check()?;
+        if self.in_flight > 1 && mode.is_stale() {
+            return Err(TableError::InFlight(self.in_flight));
+        }
+        Ok(())
+    }
+
     /// Bytes of the longest datagram that one row or one access can need.
     fn row_datagram_len(&self) -> usize {
         let value_len = usize::from(self.row_len) * ELEMENT_LEN;

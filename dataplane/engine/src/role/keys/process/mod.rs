@@ -182,10 +182,7 @@ impl<S: Store> Process<S> {
         life: u64,
         now: Nanos,
     ) -> Result<Self, TableError> {
-        config.table.check()?;
-        if config.table.in_flight > 1 && config.mode.is_stale() {
-            return Err(TableError::InFlight(config.table.in_flight));
-        }
+        config.table.check_in(config.mode)?;
         if config.processes.len() != usize::from(config.table.processes)
             || config.me >= config.table.processes
         {
