@@ -38,6 +38,7 @@ pub mod record;
 pub mod reseal;
 pub mod restamp;
 pub mod route;
+mod runs;
 pub mod shm;
 pub mod trace;
 pub mod udp;
