@@ -25,6 +25,7 @@
 mod bpf;
 mod config;
 mod filter;
+mod intake;
 mod receive;
 mod restore;
 mod ring;
@@ -41,7 +42,8 @@ use weft_wire::Nanos;
 use weft_wire::frame::ETHERNET_LEN;
 
 pub use self::config::{AfPacketConfig, AfPacketError, Listens, Steering};
-use self::receive::{Messages, Tally};
+use self::intake::Intake;
+use self::receive::Messages;
 use self::restore::VLAN_TAG_LEN;
 use self::ring::Ring;
 use self::supply::Supply;
@@ -57,10 +59,8 @@ use crate::port::{Burst, Port, PortInfo, PortStats};
 pub struct AfPacketPort {
     receiver: Receiver,
     sender: Sender,
-    supply: Supply,
+    intake: Intake,
     info: PortInfo,
-    tally: Tally,
-    ipv4_checksum: bool,
 }
 
 /// How frames come in.
@@ -143,41 +143,31 @@ impl AfPacketPort {
         Ok(Self {
             receiver,
             sender: Sender::new(tx, &config.interface, link.mtu, offload, config.qdisc_bypass),
-            supply: Supply::new(config.frame_count, frame_len_max),
+            intake: Intake::new(
+                Supply::new(config.frame_count, frame_len_max),
+                config.ipv4_checksum,
+            ),
             info,
-            tally: Tally::default(),
-            ipv4_checksum: config.ipv4_checksum,
         })
     }
 
     /// Has received IPv4 frames whose checksum was left to hardware carry one from now on, or not
     /// ([`AfPacketConfig::ipv4_checksum`]).
     pub fn set_ipv4_checksum(&mut self, has_one: bool) {
-        self.ipv4_checksum = has_one;
+        self.intake.ipv4_checksum = has_one;
     }
 }
 
 /// Copies frames out of the ring until `rx` is full, or the ring or the supply is empty.
-fn receive_from(
-    ring: &mut Ring,
-    supply: &mut Supply,
-    tally: &mut Tally,
-    ipv4_checksum: bool,
-    rx: &mut Burst<PoolFrame>,
-) -> usize {
+fn receive_from(ring: &mut Ring, intake: &mut Intake, rx: &mut Burst<PoolFrame>) -> usize {
     let mut count = 0;
     while !rx.is_full() {
         let Some(captured) = ring.peek() else { break };
-        let Some(mut frame) = supply.alloc() else {
-            tally.stats.rx_nombuf += 1;
-            break;
-        };
-        if restore::copy(&captured, &mut frame, ipv4_checksum) {
-            count += tally.stats.take(Some(frame), rx);
+        let Some(mut frame) = intake.alloc() else { break };
+        if restore::copy(&captured, &mut frame, intake.ipv4_checksum) {
+            count += intake.pass(frame, rx);
         } else {
-            let is_oversize = captured.cut || captured.bytes.len() > supply.frame_len_max();
-            tally.stats.rx_errors += 1;
-            tally.oversize += u64::from(is_oversize);
+            intake.refuse(if captured.cut { usize::MAX } else { captured.bytes.len() });
         }
         ring.advance();
     }
@@ -188,21 +178,20 @@ impl Port for AfPacketPort {
     type Frame = PoolFrame;
 
     fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
-        let Self { receiver, supply, tally, ipv4_checksum, .. } = self;
-        match receiver {
-            Receiver::Ring(_, ring) => receive_from(ring, supply, tally, *ipv4_checksum, rx),
-            Receiver::Messages(messages) => messages.receive(supply, tally, *ipv4_checksum, rx),
+        match &mut self.receiver {
+            Receiver::Ring(_, ring) => receive_from(ring, &mut self.intake, rx),
+            Receiver::Messages(messages) => messages.receive(&mut self.intake, rx),
         }
     }
 
     fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
-        let supply = &mut self.supply;
-        self.sender.transmit(tx, &mut self.tally.stats, |frame| supply.keep(frame))
+        let Intake { supply, stats, .. } = &mut self.intake;
+        self.sender.transmit(tx, stats, |frame| supply.keep(frame))
     }
 
     fn free(&mut self, frames: &mut Burst<PoolFrame>) {
         for frame in frames.drain(..) {
-            self.supply.keep(frame);
+            self.intake.supply.keep(frame);
         }
     }
 
@@ -211,9 +200,7 @@ impl Port for AfPacketPort {
     }
 
     fn alloc(&mut self) -> Option<PoolFrame> {
-        let frame = self.supply.alloc();
-        self.tally.stats.rx_nombuf += u64::from(frame.is_none());
-        frame
+        self.intake.alloc()
     }
 
     fn info(&self) -> PortInfo {
@@ -225,15 +212,15 @@ impl Port for AfPacketPort {
             Receiver::Ring(socket, _) => socket.dropped(),
             Receiver::Messages(messages) => messages.dropped(),
         };
-        PortStats { rx_missed, ..self.tally.stats }
+        PortStats { rx_missed, ..self.intake.stats }
     }
 
     fn carried(&self) -> (u64, u64) {
-        (self.tally.stats.rx_bytes, self.tally.stats.tx_bytes)
+        (self.intake.stats.rx_bytes, self.intake.stats.tx_bytes)
     }
 
     fn complaint(&self) -> Option<String> {
-        let (Tally { oversize, .. }, PortInfo { name, mtu, .. }) = (&self.tally, &self.info);
+        let (Intake { oversize, .. }, PortInfo { name, mtu, .. }) = (&self.intake, &self.info);
         (*oversize > 0).then(|| {
             format!(
                 "{oversize} frames on {name} were longer than its MTU of {mtu}: runs of frames \

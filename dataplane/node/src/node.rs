@@ -178,6 +178,8 @@ impl Node<'_> {
                 // The interface filters for its own address.
                 promiscuous: section.mac.is_some(),
                 steering: (shards > 1).then_some(steering),
+                offload: section.offload,
+                ipv4_checksum: !section.offload || self.settings.has_checksums(),
                 ..AfPacketConfig::new(interface)
             })
         };

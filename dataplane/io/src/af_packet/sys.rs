@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use libc::{
     c_int, c_void, iovec, mmsghdr, sockaddr_ll, tpacket_auxdata, tpacket_req3, tpacket_stats_v3,
 };
@@ -19,7 +20,7 @@ use socket2::{Domain, SockFilter, Socket, Type};
 use weft_wire::MacAddr;
 
 use super::config::{Listens, Steering};
-use super::restore::VlanTag;
+use super::restore::{VLAN_TAG_LEN, VlanTag};
 use super::{filter, steer};
 use crate::pool::PoolFrame;
 use crate::port::BURST_MAX;
@@ -48,14 +49,65 @@ pub(super) struct Received {
     pub(super) arrived_ns: u64,
 }
 
+impl Received {
+    /// Bytes with the tag.
+    pub(super) fn frame_len(&self) -> usize {
+        self.len + if self.vlan.is_some() { VLAN_TAG_LEN } else { 0 }
+    }
+}
+
+/// Room for a tpacket_auxdata and a timespec as control messages, aligned as these.
+#[derive(Default)]
+struct Controls([u64; 16]);
+
+/// A message that receives into `parts` and `controls`, which must outlive it.
+fn message(parts: &mut [IoSliceMut<'_>], controls: &mut Controls) -> libc::msghdr {
+    // SAFETY: all bytes zero is a valid msghdr without address and data.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    // An `IoSliceMut` is an iovec (std::io::IoSliceMut).
+    message.msg_iov = parts.as_mut_ptr().cast();
+    message.msg_iovlen = parts.len();
+    message.msg_control = controls.0.as_mut_ptr().cast();
+    message.msg_controllen = size_of::<Controls>();
+    message
+}
+
+/// What the kernel says of a message of `len` bytes.
+///
+/// # Safety
+/// The kernel has filled it in, and its control messages are still there.
+unsafe fn read(message: &libc::msghdr, len: usize) -> Received {
+    let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
+    let mut received = Received { len, truncated, vlan: None, arrived_ns: 0 };
+    // SAFETY: the control messages are there, as the caller promises.
+    let mut control = unsafe { libc::CMSG_FIRSTHDR(&raw const *message) };
+    while !control.is_null() {
+        // SAFETY: the macros gave a control message that is there as a whole; an unaligned read
+        // does not depend on how it lies.
+        let (header, data) = unsafe { (ptr::read_unaligned(control), libc::CMSG_DATA(control)) };
+        match (header.cmsg_level, header.cmsg_type) {
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+                // SAFETY: what the kernel writes under this name is a tpacket_auxdata.
+                received.vlan = tag(unsafe { ptr::read_unaligned(data.cast()) });
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                // SAFETY: what the kernel writes under this name is a timespec.
+                let at: libc::timespec = unsafe { ptr::read_unaligned(data.cast()) };
+                received.arrived_ns = nanoseconds(TimeSpec::from(at));
+            }
+            _ => {}
+        }
+        // SAFETY: `control` is a control message of `message`, as above.
+        control = unsafe { libc::CMSG_NXTHDR(&raw const *message, control) };
+    }
+    received
+}
+
 fn tag(about: tpacket_auxdata) -> Option<VlanTag> {
     let has = |flag: u32| about.tp_status & flag != 0;
     let tpid = has(libc::TP_STATUS_VLAN_TPID_VALID).then_some(about.tp_vlan_tpid);
     has(libc::TP_STATUS_VLAN_VALID).then_some((tpid, about.tp_vlan_tci))
 }
-
-/// Room for a tpacket_auxdata and a timespec as control messages.
-const CONTROL_WORDS: usize = 16;
 
 /// A packet socket that carries whole Ethernet frames.
 #[derive(Debug)]
@@ -70,6 +122,12 @@ impl PacketSocket {
     pub(super) fn open() -> io::Result<Self> {
         let inner = Socket::new(Domain::PACKET, Type::RAW.nonblocking().cloexec(), None)?;
         Ok(Self { inner, dropped: Cell::new(0) })
+    }
+
+    /// Any socket in its place.
+    #[cfg(test)]
+    pub(super) fn of(inner: Socket) -> Self {
+        Self { inner, dropped: Cell::new(0) }
     }
 
     pub(super) fn raw_fd(&self) -> RawFd {
@@ -227,50 +285,40 @@ impl PacketSocket {
 
     /// Receives a packet into `parts`, one after the other.
     pub(super) fn receive(&self, parts: &mut [IoSliceMut<'_>]) -> Result<Received, Errno> {
-        let mut controls = [0_u64; CONTROL_WORDS];
-        // SAFETY: all bytes zero is a valid msghdr without address and data.
-        let mut message: libc::msghdr = unsafe { zeroed() };
-        // An `IoSliceMut` is an iovec (std::io::IoSliceMut).
-        message.msg_iov = parts.as_mut_ptr().cast();
-        message.msg_iovlen = parts.len();
-        message.msg_control = controls.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&controls);
+        let mut controls = Controls::default();
+        let mut message = message(parts, &mut controls);
         // SAFETY: the message points at `parts`, through them at memory that they borrow for
         // writing, and at `controls`, with the lengths of each; all outlive the call.
         let len = unsafe { libc::recvmsg(self.raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
         let len = usize::try_from(Errno::result(len)?).unwrap_or(0);
-        let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
-        let mut received = Received { len, truncated, vlan: None, arrived_ns: 0 };
-        // SAFETY: the kernel has filled in `message`, whose control messages lie in `controls`.
-        let mut control = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
-        while !control.is_null() {
-            // SAFETY: the macros gave a control message that lies in `controls` as a whole; what
-            // follows its header need not be aligned for an unaligned read.
-            let header = unsafe { ptr::read_unaligned(control) };
-            // SAFETY: as above.
-            let data = unsafe { libc::CMSG_DATA(control) };
-            // SAFETY: only takes the size's alignment into account.
-            let room = header.cmsg_len.saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
-            match (header.cmsg_level, header.cmsg_type) {
-                (libc::SOL_PACKET, libc::PACKET_AUXDATA)
-                    if room >= size_of::<tpacket_auxdata>() =>
-                {
-                    // SAFETY: the kernel wrote a tpacket_auxdata, which the length confirms.
-                    received.vlan = tag(unsafe { ptr::read_unaligned(data.cast()) });
-                }
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)
-                    if room >= size_of::<libc::timespec>() =>
-                {
-                    // SAFETY: the kernel wrote a timespec, which the length confirms.
-                    let at: libc::timespec = unsafe { ptr::read_unaligned(data.cast()) };
-                    received.arrived_ns = nanoseconds(TimeSpec::from_timespec(at));
-                }
-                _ => {}
-            }
-            // SAFETY: `control` is a control message of `message`, as above.
-            control = unsafe { libc::CMSG_NXTHDR(&raw const message, control) };
+        // SAFETY: the kernel has filled in `message`, which points at `controls`.
+        Ok(unsafe { read(&message, len) })
+    }
+
+    /// Receives packets, each into one of `parts`, and appends what the kernel says of them.
+    pub(super) fn receive_many(
+        &self,
+        parts: &mut [[IoSliceMut<'_>; 3]],
+        received: &mut ArrayVec<Received, BURST_MAX>,
+    ) -> Result<(), Errno> {
+        let mut controls: [Controls; BURST_MAX] = std::array::from_fn(|_| Controls::default());
+        // SAFETY: all bytes zero is a valid mmsghdr without address and data.
+        let mut messages: [mmsghdr; BURST_MAX] = unsafe { zeroed() };
+        let mut count = 0;
+        for ((own, parts), controls) in messages.iter_mut().zip(parts).zip(&mut controls) {
+            own.msg_hdr = message(parts, controls);
+            count += 1;
         }
-        Ok(received)
+        let (flags, no_end) = (libc::MSG_DONTWAIT, ptr::null_mut());
+        // SAFETY: `count` messages point at `parts`, through them at memory that they borrow for
+        // writing, and at `controls`, with the lengths of each; all outlive the call.
+        let came =
+            unsafe { libc::recvmmsg(self.raw_fd(), messages.as_mut_ptr(), count, flags, no_end) };
+        let came = usize::try_from(Errno::result(came)?).unwrap_or(0);
+        // SAFETY: the kernel has filled in these messages, which point at `controls`.
+        let read = |message: &mmsghdr| unsafe { read(&message.msg_hdr, message.msg_len as usize) };
+        received.extend(messages.iter().take(came).map(read));
+        Ok(())
     }
 
     /// Has each packet begin with a header that says what it is a run of, in both directions.
@@ -283,6 +331,12 @@ impl PacketSocket {
         self.set::<c_int>(libc::PACKET_AUXDATA, &1)?;
         setsockopt(&self.inner, sockopt::ReceiveTimestampns, &true)?;
         Ok(())
+    }
+
+    /// Gives it a small send buffer.
+    #[cfg(test)]
+    pub(super) fn shrink(&self, bytes: usize) {
+        self.inner.set_send_buffer_size(bytes).expect("a smaller buffer");
     }
 
     /// Asks for a receive buffer beyond the system's limit, then within it.

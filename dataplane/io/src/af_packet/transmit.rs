@@ -242,3 +242,6 @@ fn is_full(errno: Errno) -> bool {
 
 /// Most pieces of a burst: two of a single frame, and two more than its frames of a run.
 const PARTS_MAX: usize = 2 * BURST_MAX;
+
+#[cfg(test)]
+mod tests;

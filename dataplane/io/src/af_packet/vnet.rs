@@ -115,3 +115,6 @@ impl Cut {
         self.segment_len.min(self.payload_len - taken)
     }
 }
+
+#[cfg(test)]
+mod tests;
