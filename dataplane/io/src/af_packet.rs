@@ -225,7 +225,12 @@ impl Port for AfPacketPort {
             format!(
                 "{oversize} frames on {name} were longer than its MTU of {mtu}: runs of frames \
                  that nothing has cut, as a veth passes them on; `ethtool -K` its peer `tx off gso \
-                 off`, or have who sends do without offload"
+                 off`, or have who sends do without offload{}",
+                if matches!(self.receiver, Receiver::Ring(..)) {
+                    ", or this port do with it"
+                } else {
+                    ""
+                }
             )
         })
     }

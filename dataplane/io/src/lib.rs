@@ -5,7 +5,7 @@
 //! | [`memory`] | rings between threads of this process | |
 //! | [`udp`] | kernel UDP sockets, sendmmsg/recvmmsg | |
 //! | [`shm`] | memory shared with the box of the same host, beside its other port | |
-//! | [`af_packet`] | packet sockets on a network interface, TPACKET_V3 | |
+//! | [`af_packet`] | packet sockets on a network interface | |
 //! | [`pcap`] | capture files | |
 //! | [`bands`] | | frames of jobs leave in the order of their bands |
 //! | [`fault`] | | loss, duplication, reordering, delay, corruption, by seed |

@@ -131,7 +131,9 @@ impl Messages {
             }
             self.socket.receive_many(&mut parts, &mut received)
         };
-        intake.stats.rx_errors += u64::from(outcome.is_err_and(is_failure));
+        if let Err(errno) = outcome {
+            note(errno, intake);
+        }
         let frames = intake.supply.take(count, received.len());
         for (index, (frame, mut about)) in frames.zip(received.iter().copied()).enumerate() {
             about.len = about.len.saturating_sub(VNET_LEN);
@@ -252,9 +254,15 @@ fn put_headers(
     finish(frame, cut.header_len + len, about.vlan, checksum, ipv4_checksum)
 }
 
-/// A packet that this kernel has no words for, or the interface went down; not that nothing came.
-fn is_failure(errno: Errno) -> bool {
-    !matches!(errno, Errno::EAGAIN | Errno::EINTR)
+/// Takes note of why nothing came.
+fn note(errno: Errno, intake: &mut Intake) {
+    match errno {
+        Errno::EAGAIN | Errno::EINTR => {}
+        // A packet that this kernel has no words for, as a run for one before 6.2.
+        Errno::EINVAL => intake.refuse(usize::MAX),
+        // The interface went down.
+        _ => intake.stats.rx_errors += 1,
+    }
 }
 
 /// Longest packet: what the length field of an IP header can say, and what lies around it.

@@ -53,8 +53,8 @@ pub struct PortSection {
     /// as this user or root. With several lanes: `udp` only; not for `switch`. Default false.
     #[serde(default)]
     pub shm: bool,
-    /// `af_packet`: bytes of each lane's receive ring, or with `offload` of its socket's receive
-    /// buffer. Default 4194304.
+    /// `af_packet`: bytes of each lane's receive ring, or with `offload` asked for as its
+    /// socket's receive buffer, as `socket_buffer_bytes`. Default 4194304.
     #[serde(default = "defaults::socket_buffer_bytes")]
     pub ring_bytes: usize,
     /// `af_packet`: send past the interface's queueing discipline: faster, but a rate limit set

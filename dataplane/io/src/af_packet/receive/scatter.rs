@@ -7,7 +7,7 @@ use std::io::IoSliceMut;
 use arrayvec::ArrayVec;
 use nix::errno::Errno;
 
-use super::{Messages, PACKET_LEN_MAX, Rest, SEGMENTS_MAX, complete, is_failure, put_headers};
+use super::{Messages, PACKET_LEN_MAX, Rest, SEGMENTS_MAX, complete, note, put_headers};
 use crate::af_packet::intake::Intake;
 use crate::af_packet::sys::Received;
 use crate::af_packet::vnet::{Cut, HEADERS_LEN_MAX, VNET_LEN, VnetHeader};
@@ -25,7 +25,7 @@ impl Messages {
         let (vnet, about) = match self.scatter(intake.supply.offered(count)) {
             Ok(received) => received,
             Err(errno) => {
-                intake.stats.rx_errors += u64::from(is_failure(errno));
+                note(errno, intake);
                 return false;
             }
         };
