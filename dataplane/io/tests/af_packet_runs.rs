@@ -348,6 +348,35 @@ fn a_device_that_takes_no_runs_gets_plain_datagrams() {
 }
 
 #[test]
+fn a_queueing_discipline_counts_a_run_as_its_frames() {
+    if !inside_namespace("a_queueing_discipline_counts_a_run_as_its_frames") {
+        return;
+    }
+    veth();
+    if !configure("tc qdisc add dev near root pfifo limit 1000") {
+        skip("this kernel has no pfifo");
+        return;
+    }
+    let config =
+        AfPacketConfig { offload: true, qdisc_bypass: false, ..AfPacketConfig::new("near") };
+    let mut near = AfPacketPort::open(&config).expect("a port");
+    let mut far = open("far", true);
+    for ipv6 in [false, true] {
+        let route = route(&near, &far, ipv6);
+        let mut tx: Burst<_> =
+            payloads().iter().map(|payload| datagram(&mut near, &route, payload)).collect();
+        assert_eq!(near.tx_burst(NOW, &mut tx), 32);
+        assert_eq!(receive(&mut far, 32).len(), 32);
+    }
+    let arguments = ["-s", "-j", "qdisc", "show", "dev", "near"];
+    let output = std::process::Command::new("tc").args(arguments).output().expect("tc runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let bytes = text.split("\"bytes\":").nth(1).expect("a count");
+    let bytes: u64 = bytes.split(',').next().expect("a number").parse().expect("a number");
+    assert_eq!(bytes, near.stats().tx_bytes, "{text}");
+}
+
+#[test]
 fn who_does_without_is_given_runs_whole_and_says_so() {
     if !inside_namespace("who_does_without_is_given_runs_whole_and_says_so") {
         return;

@@ -76,7 +76,7 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
         stop: options.stop,
         is_over: AtomicBool::new(false),
         start,
-        idle: config.idle.on(config.port.io == Io::Udp),
+        idle: config.idle.on(config.port.is_socket()),
         shm: OnceLock::new(),
         control: options.control,
         snapshot_period_ns: watched.then(|| period_s.saturating_mul(1_000_000_000)),
