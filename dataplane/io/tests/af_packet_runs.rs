@@ -188,8 +188,8 @@ fn near_is_a_host(far: &AfPacketPort) {
 }
 
 #[test]
-fn a_kernel_cuts_and_verifies_runs_whether_its_sockets_take_them_whole_or_not() {
-    let name = "a_kernel_cuts_and_verifies_runs_whether_its_sockets_take_them_whole_or_not";
+fn a_kernel_cuts_runs_whether_its_sockets_take_them_whole_or_not() {
+    let name = "a_kernel_cuts_runs_whether_its_sockets_take_them_whole_or_not";
     if !inside_namespace(name) {
         return;
     }
@@ -345,6 +345,38 @@ fn a_device_that_takes_no_runs_gets_plain_datagrams() {
         assert_eq!(near.merges(), !qdisc_bypass);
     }
     assert_eq!(far.stats().rx_errors, 0);
+}
+
+#[test]
+fn a_kernel_that_makes_the_checksums_makes_them_right() {
+    if !inside_namespace("a_kernel_that_makes_the_checksums_makes_them_right") {
+        return;
+    }
+    veth();
+    if !configure("ethtool -K near tx off gso off") {
+        skip("`ethtool -K` cannot switch offloads off here");
+        return;
+    }
+    let config =
+        AfPacketConfig { offload: true, qdisc_bypass: false, ..AfPacketConfig::new("near") };
+    let mut near = AfPacketPort::open(&config).expect("a port");
+    let mut far = open("far", false);
+    for ipv6 in [false, true] {
+        let route = route(&near, &far, ipv6);
+        let mut tx: Burst<_> =
+            payloads().iter().map(|payload| datagram(&mut near, &route, payload)).collect();
+        assert_eq!(near.tx_burst(NOW, &mut tx), 32);
+        let seen = receive(&mut far, 32);
+        let mut singles = 0;
+        for frame in &seen {
+            let udp = Udp::parse(frame.as_ref()).expect("a datagram");
+            singles += usize::from(udp.checksum == 0);
+            assert!(udp.checksum == 0 || udp.checksum_ok(frame.as_ref()), "ipv6 {ipv6}");
+        }
+        let seen: Vec<&[u8]> = seen.iter().map(|frame| payload(frame.as_ref())).collect();
+        assert_eq!(seen, payloads());
+        assert_eq!(singles, usize::from(!ipv6), "one frame is in no run");
+    }
 }
 
 #[test]
