@@ -43,7 +43,7 @@ pub mod trace;
 pub mod udp;
 mod wake;
 
-pub use port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
+pub use port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats, RUN_BYTES_MAX, run_frames_max};
 pub use wake::Waker;
 
 /// A port may be opened on one thread and polled on another.

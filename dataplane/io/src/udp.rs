@@ -25,17 +25,20 @@ mod headers;
 mod mmsg;
 mod receive;
 mod reserve;
+mod rest;
 mod runs;
 mod socket;
 mod transmit;
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::{MacAddr, Nanos};
 
 use self::receive::{Merged, SEGMENTS_MAX};
 pub use self::reserve::ReservedPorts;
+use self::rest::{Rest, Yielding};
 use self::socket::Socket;
 use crate::pool::{Pool, PoolFrame};
 #[cfg(doc)]
@@ -157,6 +160,7 @@ pub struct UdpPort {
     next_rx: usize,
     /// Polled beside the sockets once somebody has asked for it.
     waker: Option<Waker>,
+    yielding: Yielding,
 }
 
 impl UdpPort {
@@ -184,6 +188,7 @@ impl UdpPort {
             merged: config.offload.then(|| Merged::new(config.mtu - (headers_len - ETHERNET_LEN))),
             next_rx: 0,
             waker: None,
+            yielding: Yielding::default(),
         })
     }
 
@@ -231,6 +236,9 @@ impl Port for UdpPort {
             count += self.receive(self.next_rx, rx);
             self.next_rx = (self.next_rx + 1) % self.sockets.len();
         }
+        if count > 0 {
+            self.yielding.note_received();
+        }
         count
     }
 
@@ -272,7 +280,14 @@ impl Port for UdpPort {
         if self.merged.as_ref().is_some_and(Merged::has_more) {
             return;
         }
-        socket::wait(&self.sockets, self.waker.as_ref(), timeout_ns);
+        match self.yielding.decide() {
+            Rest::Yield => {
+                let begun = Instant::now();
+                std::thread::yield_now();
+                self.yielding.note_yield(begun.elapsed());
+            }
+            Rest::Sleep => socket::wait(&self.sockets, self.waker.as_ref(), timeout_ns),
+        }
     }
 
     fn waker(&mut self) -> Option<Waker> {

@@ -263,13 +263,14 @@ Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
   time/bound     time / (frames of the vector / link rate), with --rate-mbit
 
 With --peers, of f32 vectors in namespaces, each peer's runs in turn with the others':
-  peer, io       weft over udp, or over udp_offload (runs of frames as one message); openmpi and
+  peer, io       weft over udp, over udp_offload (runs of frames as one message), over af_packet
+                 (box and workers on packet sockets), or, with --one-host, over shm; openmpi and
                  openmpi_ring over tcp; gloo over tcp. Interfaces keep their offloads
   rate_mbit, mtu of the workers' links; without a rate they are not shaped
   time_us        median over the sums of all rounds, of the slowest rank's time
   cpu_s          CPU seconds of one sum, of all ranks and of Weft's box (cpu_box_s)
   wire_bytes     bytes that all hosts' interfaces sent for one sum, as the kernel counts them: a
-                 message that is cut later has one set of headers
+                 message that is cut later has one set of headers; loopback is not counted
   wrong          elements of all timed sums at all ranks that differ from the right ones
   bound_us       the least time that the links allow: Weft's frames of the vector / rate; for the
                  others 2 (n - 1) / n of the vector in full TCP segments / rate

@@ -24,6 +24,9 @@ pub(crate) struct PeerArgs {
     /// Who is measured. Default: all.
     #[arg(long, value_enum, value_delimiter = ',', requires = "peers")]
     only: Vec<PeerName>,
+    /// Everybody on this host's loopback: Weft through memory (`shm`) and UDP, beside Gloo.
+    #[arg(long, requires = "peers", conflicts_with = "rates")]
+    one_host: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -31,6 +34,8 @@ pub(crate) struct PeerArgs {
 enum PeerName {
     Weft,
     WeftOffload,
+    WeftAfPacket,
+    WeftShm,
     Openmpi,
     OpenmpiRing,
     Gloo,
@@ -41,6 +46,8 @@ impl PeerName {
         match self {
             Self::Weft => Peer::Weft,
             Self::WeftOffload => Peer::WeftOffload,
+            Self::WeftAfPacket => Peer::WeftAfPacket,
+            Self::WeftShm => Peer::WeftShm,
             Self::Openmpi => Peer::OpenMpi,
             Self::OpenmpiRing => Peer::OpenMpiRing,
             Self::Gloo => Peer::Gloo,
@@ -60,14 +67,16 @@ pub(crate) fn run(
     let scratch = ScratchDir::new(None).map_err(explain)?;
     let rivals = Rivals::build(scratch.path()).map_err(explain)?;
     let only: Vec<Peer> = arguments.only.iter().map(|name| name.peer()).collect();
+    let rates = arguments.rates.iter().map(|rate| (*rate > 0).then_some(*rate));
     let settings = Settings {
-        rates_mbit: arguments.rates.iter().map(|rate| (*rate > 0).then_some(*rate)).collect(),
-        mtus: arguments.mtus.clone(),
+        rates_mbit: if arguments.one_host { vec![None] } else { rates.collect() },
+        mtus: if arguments.one_host { vec![LOOPBACK_MTU] } else { arguments.mtus.clone() },
         workers: if workers.is_empty() { vec![4] } else { workers },
         sizes,
         rounds: arguments.rounds,
         iterations,
         peers: if only.is_empty() { Peer::ALL.to_vec() } else { only },
+        one_host: arguments.one_host,
     };
     let mut rows = Rows::begin(format, &header(&Machine::read()))?;
     let mut right = true;
@@ -93,6 +102,9 @@ pub(crate) fn run(
     rows.end()?;
     Ok(if right { 0 } else { Exit::Failed as u8 })
 }
+
+/// Largest IP packet on loopback that an aggregator takes.
+const LOOPBACK_MTU: u16 = u16::MAX;
 
 fn header(machine: &Machine) -> String {
     format!(

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use arrayvec::ArrayVec;
 
 use super::transmit::Departure;
-use crate::port::BURST_MAX;
+use crate::port::{BURST_MAX, RUN_BYTES_MAX};
 
 /// What one `sendmmsg` sends: messages, from the first frame on.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -55,7 +55,7 @@ impl Run {
             && (1..=self.segment_len).contains(&len)
             && departure.target == self.target
             && departure.traffic_class == self.traffic_class
-            && self.bytes + len <= MESSAGE_BYTES_MAX;
+            && self.bytes + len <= RUN_BYTES_MAX;
         if fits {
             self.bytes += len;
             self.frames += 1;
@@ -98,8 +98,6 @@ pub(super) fn next_call<'a>(
     call
 }
 
-/// Most bytes of a message: what an IPv4 packet holds beside its headers.
-const MESSAGE_BYTES_MAX: usize = 65_507;
 /// The kernel takes at least this many segments in a message (`UDP_MAX_SEGMENTS`, once 64).
 const SEGMENTS_MAX: usize = 64;
 const _: () = assert!(BURST_MAX <= SEGMENTS_MAX);

@@ -6,7 +6,7 @@
 //! beyond the breath; nothing allocates after [`Outbox::new`]; what the port refuses is freed and
 //! counted, for it is loss like any other (PROTOCOL section 10).
 
-use weft_io::{BURST_MAX, Burst, Frame, Port};
+use weft_io::{BURST_MAX, Burst, Frame, Port, run_frames_max};
 use weft_wire::Nanos;
 use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, IPV6_LEN};
 
@@ -75,10 +75,12 @@ impl<F: Frame> Outbox<F> {
             if !self.tx.is_empty() && self.tx.len() + count > BURST_MAX {
                 refused += self.offer(now, port);
             }
+            let run_max = self.run_frames_max(from);
             for at in from..from + count {
                 let (_, place) = self.order[at];
                 if let Some(frame) = self.queue[place].take() {
-                    if self.tx.is_full() {
+                    let is_run_full = at > from && (at - from).is_multiple_of(run_max);
+                    if self.tx.is_full() || is_run_full {
                         refused += self.offer(now, port);
                     }
                     self.tx.push(frame);
@@ -88,6 +90,13 @@ impl<F: Frame> Outbox<F> {
         }
         self.queue.clear();
         refused + self.offer(now, port)
+    }
+
+    /// Frames that make the longest run, if all are as long as the one at this place of the order.
+    fn run_frames_max(&self, at: usize) -> usize {
+        let (_, place) = self.order[at];
+        let len = self.queue[place].as_ref().map_or(0, |frame| frame.as_ref().len());
+        run_frames_max(len)
     }
 
     /// Offers a burst once.

@@ -1,0 +1,61 @@
+//! Whether a port that found nothing sleeps, or lets others run and looks again.
+//!
+//! Who sleeps has to be woken: the sender's core is told, and the woken thread takes the place of
+//! whoever runs. Where workers and their box share cores that costs more than a message's way
+//! through the kernel. A thread that yields its core is not woken, and finds all that came
+//! meanwhile. On a core of its own a yield ends at once, so the port polls for a moment and then
+//! sleeps; where somebody else computes, a yield takes a time slice, so the port sleeps for a while
+//! instead of yielding again. Decides only.
+
+use core::time::Duration;
+
+/// What to do where nothing has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Rest {
+    /// Yield the core and look again.
+    Yield,
+    /// Sleep until something comes.
+    Sleep,
+}
+
+/// When yielding pays.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Yielding {
+    /// Time spent yielding since something came.
+    spent: Duration,
+    /// Sleeps to come before the next yield.
+    sleeps: u32,
+}
+
+impl Yielding {
+    /// Something came.
+    pub(super) fn note_received(&mut self) {
+        self.spent = Duration::ZERO;
+    }
+
+    /// What to do now.
+    pub(super) fn decide(&mut self) -> Rest {
+        if self.sleeps > 0 {
+            self.sleeps -= 1;
+            return Rest::Sleep;
+        }
+        if self.spent < SPENT_MAX { Rest::Yield } else { Rest::Sleep }
+    }
+
+    /// A yield took this long.
+    pub(super) fn note_yield(&mut self, took: Duration) {
+        self.spent += took.max(YIELD_MIN);
+        if took > SLICE_MIN {
+            self.sleeps = SLEEPS_AFTER_SLICE;
+        }
+    }
+}
+
+/// Longest time of yields since something came.
+const SPENT_MAX: Duration = Duration::from_micros(40);
+/// The least that a yield and a look count.
+const YIELD_MIN: Duration = Duration::from_micros(1);
+/// A yield that takes as long as this has waited for somebody who computes.
+const SLICE_MIN: Duration = Duration::from_micros(1_000);
+/// How often the port then sleeps before it yields again.
+const SLEEPS_AFTER_SLICE: u32 = 64;
