@@ -47,6 +47,11 @@ pub struct HostedPort<P: Port> {
 }
 
 impl<P: Port> HostedPort<P> {
+    /// The port, to adjust it.
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
     /// Makes `port` that of a host.
     ///
     /// # Errors

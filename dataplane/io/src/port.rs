@@ -16,23 +16,6 @@ use crate::wake::Waker;
 /// Frames per burst: a run of datagrams of 1 KiB fills a message of 64 KiB. A DPDK device gives 32
 /// at once, testpmd's default.
 pub const BURST_MAX: usize = 64;
-/// Most bytes that a port which merges ([`Port::merges`]) carries as one: what an IPv4 packet holds
-/// beside its headers.
-pub const RUN_BYTES_MAX: usize = 65_507;
-
-/// Frames of this length that make the longest run. Who offers a port more at once has it carry the
-/// rest as a short one, which costs about as much.
-#[must_use]
-pub const fn run_frames_max(frame_len: usize) -> usize {
-    let frames = if frame_len == 0 { BURST_MAX } else { RUN_BYTES_MAX / frame_len };
-    if frames > BURST_MAX {
-        BURST_MAX
-    } else if frames == 0 {
-        1
-    } else {
-        frames
-    }
-}
 
 /// Up to [`BURST_MAX`] frames, owned, in order.
 pub type Burst<F> = ArrayVec<F, BURST_MAX>;

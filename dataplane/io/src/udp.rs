@@ -72,8 +72,8 @@ pub struct UdpConfig {
     /// Hand runs of frames to the kernel, and take them from it, as one message each (`UDP_SEGMENT`
     /// and `UDP_GRO`), where it can. On a wire they are the same datagrams; the kernel's own path,
     /// a bridge and a queueing discipline see one packet of up to 64 KiB. 64 KiB of memory. Not
-    /// beside an AF_PACKET or DPDK port, or BMv2, at a veth whose offloads are on: what reads
-    /// frames there is given the packet whole.
+    /// beside a DPDK port, BMv2, or an AF_PACKET port without offload, at a veth whose offloads are
+    /// on: what reads frames there is given the packet whole.
     pub offload: bool,
 }
 

@@ -188,14 +188,22 @@ fn af_packet_on_veth() {
     }
     assert!(configure("ip link add near type veth peer name far"));
     assert!(configure("ip link set near up") && configure("ip link set far up"));
-    let mut left = AfPacketPort::open(&AfPacketConfig::new("near")).expect("a port");
-    let mut right = AfPacketPort::open(&AfPacketConfig::new("far")).expect("a port");
-    let (there, back) = routes();
-    let there = there.with_target_mac(right.info().mac);
-    let back = back.with_target_mac(left.info().mac);
-    let mut returned = 0;
-    assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
-    assert!(returned > 1000, "{returned} of 3200 came back");
+    for offload in [false, true] {
+        let open = |interface| {
+            let config = AfPacketConfig { offload, ..AfPacketConfig::new(interface) };
+            AfPacketPort::open(&config).expect("a port")
+        };
+        let (mut left, mut right) = (open("near"), open("far"));
+        let (there, back) = routes();
+        let there = there.with_target_mac(right.info().mac);
+        let back = back.with_target_mac(left.info().mac);
+        let mut returned = 0;
+        let allocations = allocations_of(|| {
+            returned = ping_pong(&mut left, &mut right, &there, &back);
+        });
+        assert_eq!(allocations, 0, "offload: {offload}");
+        assert!(returned > 1000, "{returned} of 3200 came back");
+    }
 }
 
 #[test]

@@ -197,7 +197,7 @@ impl Networks {
             return Ok(Self { kernel: Network::loopback(), raw: None });
         }
         let Place { workers, rate_mbit, mtu, .. } = place;
-        let lab = |io| Network::lab(io, workers, rate_mbit, mtu, io == Io::Udp);
+        let lab = |io| Network::lab(io, workers, rate_mbit, mtu, true);
         let has_raw = peers.contains(&Peer::WeftAfPacket);
         let raw = has_raw.then(|| lab(Io::AfPacket)).transpose()?;
         Ok(Self { kernel: lab(Io::Udp)?, raw })
