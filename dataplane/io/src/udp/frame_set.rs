@@ -44,6 +44,11 @@ impl FrameSet {
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = usize> + Clone {
-        (0..BURST_MAX).filter(move |index| self.contains(*index))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let index = left.trailing_zeros();
+            left &= left.wrapping_sub(1);
+            (index < u64::BITS).then_some(index as usize)
+        })
     }
 }

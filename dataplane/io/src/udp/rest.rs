@@ -59,3 +59,40 @@ const YIELD_MIN: Duration = Duration::from_micros(1);
 const SLICE_MIN: Duration = Duration::from_micros(1_000);
 /// How often the port then sleeps before it yields again.
 const SLEEPS_AFTER_SLICE: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Yields until the port would sleep; how many that were.
+    fn yields(yielding: &mut Yielding, took: Duration) -> u32 {
+        let mut count = 0;
+        while yielding.decide() == Rest::Yield {
+            yielding.note_yield(took);
+            count += 1;
+            assert!(count < 1000, "it never sleeps");
+        }
+        count
+    }
+
+    #[test]
+    fn on_a_core_of_its_own_a_port_polls_for_a_moment_and_then_sleeps() {
+        let mut yielding = Yielding::default();
+        assert_eq!(yields(&mut yielding, Duration::ZERO), 40, "a look counts, too");
+        assert_eq!(yielding.decide(), Rest::Sleep);
+        yielding.note_received();
+        assert_eq!(yields(&mut yielding, Duration::from_micros(30)), 2);
+    }
+
+    #[test]
+    fn beside_somebody_who_computes_a_port_sleeps_for_a_while() {
+        let mut yielding = Yielding::default();
+        assert_eq!(yields(&mut yielding, Duration::from_millis(3)), 1);
+        for _ in 1..SLEEPS_AFTER_SLICE {
+            yielding.note_received();
+            assert_eq!(yielding.decide(), Rest::Sleep);
+        }
+        yielding.note_received();
+        assert_eq!(yielding.decide(), Rest::Yield, "it tries again");
+    }
+}
