@@ -36,6 +36,7 @@ mod port;
 pub mod probe;
 pub mod record;
 pub mod reseal;
+mod rest;
 pub mod restamp;
 pub mod route;
 mod runs;

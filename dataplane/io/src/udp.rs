@@ -25,26 +25,24 @@ mod headers;
 mod mmsg;
 mod receive;
 mod reserve;
-mod rest;
 mod runs;
 mod socket;
 mod transmit;
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
 
 use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::{MacAddr, Nanos};
 
 use self::receive::{Merged, SEGMENTS_MAX};
 pub use self::reserve::ReservedPorts;
-use self::rest::{Rest, Yielding};
 use self::socket::Socket;
 use crate::pool::{Pool, PoolFrame};
 #[cfg(doc)]
 use crate::port::Frame;
 use crate::port::{Burst, Port, PortInfo, PortStats};
-use crate::wake::Waker;
+use crate::rest::Yielding;
+use crate::wake::{Waker, yield_core};
 
 /// Frames kept beside the pool: a message's, and the answers to a burst for a few members.
 const SPARE_FRAMES_MAX: usize = 256;
@@ -280,13 +278,8 @@ impl Port for UdpPort {
         if self.merged.as_ref().is_some_and(Merged::has_more) {
             return;
         }
-        match self.yielding.decide() {
-            Rest::Yield => {
-                let begun = Instant::now();
-                std::thread::yield_now();
-                self.yielding.note_yield(begun.elapsed());
-            }
-            Rest::Sleep => socket::wait(&self.sockets, self.waker.as_ref(), timeout_ns),
+        if !yield_core(&mut self.yielding) {
+            socket::wait(&self.sockets, self.waker.as_ref(), timeout_ns);
         }
     }
 

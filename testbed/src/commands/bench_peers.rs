@@ -15,8 +15,8 @@ pub(crate) struct PeerArgs {
     /// Rates of the workers' links, in each direction; 0: unshaped.
     #[arg(long, value_delimiter = ',', default_value = "100,1000,10000,0", requires = "peers")]
     rates: Vec<u32>,
-    /// Largest IP packets of all links.
-    #[arg(long, value_delimiter = ',', default_value = "1500", requires = "peers", value_parser = clap::value_parser!(u16).range(1280..))]
+    /// Largest IP packets of all links. Default 1500; 65535 with --one-host.
+    #[arg(long, value_delimiter = ',', requires = "peers", value_parser = clap::value_parser!(u16).range(1280..))]
     mtus: Vec<u16>,
     /// Runs of each peer, in turn.
     #[arg(long, default_value_t = 3, requires = "peers", value_parser = clap::value_parser!(u32).range(1..))]
@@ -70,7 +70,11 @@ pub(crate) fn run(
     let rates = arguments.rates.iter().map(|rate| (*rate > 0).then_some(*rate));
     let settings = Settings {
         rates_mbit: if arguments.one_host { vec![None] } else { rates.collect() },
-        mtus: if arguments.one_host { vec![LOOPBACK_MTU] } else { arguments.mtus.clone() },
+        mtus: match (&arguments.mtus[..], arguments.one_host) {
+            ([], true) => vec![LOOPBACK_MTU],
+            ([], false) => vec![ETHERNET_MTU],
+            (mtus, _) => mtus.to_vec(),
+        },
         workers: if workers.is_empty() { vec![4] } else { workers },
         sizes,
         rounds: arguments.rounds,
@@ -105,6 +109,8 @@ pub(crate) fn run(
 
 /// Largest IP packet on loopback that an aggregator takes.
 const LOOPBACK_MTU: u16 = u16::MAX;
+/// And on Ethernet.
+const ETHERNET_MTU: u16 = 1500;
 
 fn header(machine: &Machine) -> String {
     format!(

@@ -11,7 +11,7 @@ use core::time::Duration;
 
 /// What to do where nothing has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Rest {
+pub(crate) enum Rest {
     /// Yield the core and look again.
     Yield,
     /// Sleep until something comes.
@@ -20,7 +20,7 @@ pub(super) enum Rest {
 
 /// When yielding pays.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Yielding {
+pub(crate) struct Yielding {
     /// Time spent yielding since something came.
     spent: Duration,
     /// Sleeps to come before the next yield.
@@ -29,12 +29,12 @@ pub(super) struct Yielding {
 
 impl Yielding {
     /// Something came.
-    pub(super) fn note_received(&mut self) {
+    pub(crate) fn note_received(&mut self) {
         self.spent = Duration::ZERO;
     }
 
     /// What to do now.
-    pub(super) fn decide(&mut self) -> Rest {
+    pub(crate) fn decide(&mut self) -> Rest {
         if self.sleeps > 0 {
             self.sleeps -= 1;
             return Rest::Sleep;
@@ -43,7 +43,7 @@ impl Yielding {
     }
 
     /// A yield took this long.
-    pub(super) fn note_yield(&mut self, took: Duration) {
+    pub(crate) fn note_yield(&mut self, took: Duration) {
         self.spent += took.max(YIELD_MIN);
         if took > SLICE_MIN {
             self.sleeps = SLEEPS_AFTER_SLICE;
