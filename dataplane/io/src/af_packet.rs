@@ -53,6 +53,8 @@ use crate::pool::PoolFrame;
 #[cfg(doc)]
 use crate::port::Frame;
 use crate::port::{Burst, Port, PortInfo, PortStats};
+use crate::rest::Yielding;
+use crate::wake::yield_core;
 
 /// A port over packet sockets.
 #[derive(Debug)]
@@ -61,6 +63,7 @@ pub struct AfPacketPort {
     sender: Sender,
     intake: Intake,
     info: PortInfo,
+    yielding: Yielding,
 }
 
 /// How frames come in.
@@ -142,6 +145,7 @@ impl AfPacketPort {
         };
         Ok(Self {
             receiver,
+            yielding: Yielding::default(),
             sender: Sender::new(tx, &config.interface, link.mtu, offload, config.qdisc_bypass),
             intake: Intake::new(
                 Supply::new(config.frame_count, frame_len_max),
@@ -178,10 +182,14 @@ impl Port for AfPacketPort {
     type Frame = PoolFrame;
 
     fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
-        match &mut self.receiver {
+        let count = match &mut self.receiver {
             Receiver::Ring(_, ring) => receive_from(ring, &mut self.intake, rx),
             Receiver::Messages(messages) => messages.receive(&mut self.intake, rx),
+        };
+        if count > 0 {
+            self.yielding.note_received();
         }
+        count
     }
 
     fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
@@ -243,6 +251,7 @@ impl Port for AfPacketPort {
                     socket.wait(timeout);
                 }
             }
+            Receiver::Messages(_) if yield_core(&mut self.yielding) => {}
             Receiver::Messages(messages) => messages.wait(timeout),
         }
     }

@@ -36,6 +36,7 @@ mod port;
 pub mod probe;
 pub mod record;
 pub mod reseal;
+mod rest;
 pub mod restamp;
 pub mod route;
 mod runs;
@@ -45,6 +46,7 @@ pub mod udp;
 mod wake;
 
 pub use port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
+pub use runs::{RUN_BYTES_MAX, run_frames_max};
 pub use wake::Waker;
 
 /// A port may be opened on one thread and polled on another.

@@ -37,7 +37,7 @@ impl<'a, L: Leaving> Run<'a, L> {
             && !next.is_apart()
             && (1..=self.segment_len()).contains(&len)
             && next.goes_with(self.first)
-            && self.bytes + len <= MESSAGE_BYTES_MAX;
+            && self.bytes + len <= RUN_BYTES_MAX;
         if fits {
             self.bytes += len;
             self.frames += 1;
@@ -61,11 +61,36 @@ impl<'a, L: Leaving> Run<'a, L> {
     }
 }
 
+/// Frames of this length that make the longest run. Who offers a port that merges
+/// ([`Port::merges`](crate::Port::merges)) more at once has it carry the rest as a short one, which
+/// costs about as much.
+#[must_use]
+pub const fn run_frames_max(frame_len: usize) -> usize {
+    let frames = if frame_len == 0 { BURST_MAX } else { RUN_BYTES_MAX / frame_len };
+    match frames {
+        0 => 1,
+        1..BURST_MAX => frames,
+        _ => BURST_MAX,
+    }
+}
+
 /// Most bytes of payload of a message: with its headers it is below 64 KiB, beyond which the kernel
 /// cuts it itself before it reaches an interface (`gso_max_size`).
-const MESSAGE_BYTES_MAX: usize = (1 << 16) - 1 - HEADERS_LEN_MAX;
+pub const RUN_BYTES_MAX: usize = (1 << 16) - 1 - HEADERS_LEN_MAX;
 /// Of Ethernet, IPv6 and UDP.
 const HEADERS_LEN_MAX: usize = 62;
 /// The kernel takes at least this many segments in a message (`UDP_MAX_SEGMENTS`, once 64).
 const SEGMENTS_MAX: usize = 64;
 const _: () = assert!(BURST_MAX <= SEGMENTS_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_run_fills_a_message_and_no_burst_is_longer() {
+        assert_eq!(run_frames_max(1100), 59);
+        assert_eq!(run_frames_max(8300), 7);
+        assert_eq!([0, 60, 40_000, 70_000].map(run_frames_max), [BURST_MAX, BURST_MAX, 1, 1]);
+    }
+}
