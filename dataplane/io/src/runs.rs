@@ -66,10 +66,9 @@ impl<'a, L: Leaving> Run<'a, L> {
 /// costs about as much.
 #[must_use]
 pub const fn run_frames_max(frame_len: usize) -> usize {
-    let frames = if frame_len == 0 { BURST_MAX } else { RUN_BYTES_MAX / frame_len };
-    match frames {
-        0 => 1,
-        1..BURST_MAX => frames,
+    match RUN_BYTES_MAX.checked_div(frame_len) {
+        Some(0) => 1,
+        Some(frames) if frames < BURST_MAX => frames,
         _ => BURST_MAX,
     }
 }

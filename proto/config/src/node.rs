@@ -204,14 +204,14 @@ impl Default for LcoresSection {
 }
 
 /// `[idle]`: after `breaths` empty bursts in a row a lane sleeps, first for `pause_min_us`, then
-/// doubling up to `pause_max_us`, until a frame comes. A sleeping lane on `udp`, or on
-/// `af_packet` with `offload`, wakes at once, so it sleeps for `pause_max_us` from the first time on.
+/// doubling up to `pause_max_us`, until a frame comes. A sleeping lane on `udp`, or on `af_packet`
+/// with `offload`, wakes at once, so it sleeps for `pause_max_us` from the first time on.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IdleSection {
-    /// Empty bursts before the first sleep; 0 never sleeps. Default 512; on `udp`, and on `af_packet`
-    /// with `offload`, 1, for there each is a system call, and workers on the same host may want the
-    /// CPU.
+    /// Empty bursts before the first sleep; 0 never sleeps. Default 512; on `udp`, and on
+    /// `af_packet` with `offload`, 1, for there each is a system call, and workers on the same host
+    /// may want the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaths: Option<u32>,
     /// First pause in microseconds. Default 50.
