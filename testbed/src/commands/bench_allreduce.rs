@@ -118,8 +118,7 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
     if in_lab {
         rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?;
     }
-    let sizes =
-        sizes(arguments, 4).map_err(|error| Exit::Usage.because(anyhow!(error)))?;
+    let sizes = sizes(arguments, 4).map_err(|error| Exit::Usage.because(anyhow!(error)))?;
     // Threads of this process leave nothing behind, so a signal may end it as it ends any other.
     let scratch = (io != Io::Memory).then(|| {
         interrupt::listen().map_err(|error| Exit::CannotRun.because(error))?;
