@@ -9,8 +9,8 @@ pub struct AfPacketConfig {
     pub interface: String,
     /// Buffers in the pool, each for a frame of the interface's MTU with a VLAN tag.
     pub frame_count: usize,
-    /// Bytes of the receive ring, rounded up to whole blocks. With `offload`: bytes asked for as the
-    /// socket's receive buffer; the kernel may grant less.
+    /// Bytes of the receive ring, rounded up to whole blocks. With `offload`: bytes asked for as
+    /// the socket's receive buffer; the kernel may grant less.
     pub ring_bytes: usize,
     /// Bytes of a block, a power of two from 4096 on; raised to what one frame needs. Small blocks
     /// are handed over sooner. Without `offload` only.
@@ -26,11 +26,11 @@ pub struct AfPacketConfig {
     /// Which share of the frames this port gets; `None`: all.
     pub steering: Option<Steering>,
     /// Hand runs of frames to the kernel, and take them from it, as one packet each
-    /// (`PACKET_VNET_HDR`), where it can. On a wire they are the same datagrams, but that those over
-    /// IPv4 have a UDP checksum; a veth, a bridge and a queueing discipline see one packet of up to
-    /// 64 KiB. Frames over IPv4 that have a UDP checksum of their own are in no run: it would be
-    /// made anew. Not beside a DPDK port, BMv2, or a port of this kind without `offload`, at a veth
-    /// whose offloads are on: what reads frames there is given the packet whole.
+    /// (`PACKET_VNET_HDR`), where it can. On a wire they are the same datagrams, but that those
+    /// over IPv4 have a UDP checksum; a veth, a bridge and a queueing discipline see one packet of
+    /// up to 64 KiB. Frames over IPv4 that have a UDP checksum of their own are in no run: it would
+    /// be made anew. Not beside a DPDK port, BMv2, or a port of this kind without `offload`, at a
+    /// veth whose offloads are on: what reads frames there is given the packet whole.
     pub offload: bool,
     /// Complete the UDP checksum of received IPv4 frames whose sender has left it to hardware that
     /// was not there, for groups whose integrity is `checksum16`; otherwise they have none. Over

@@ -5,8 +5,8 @@
 //! one, as from a wire, a call takes many of them. What came otherwise than it was expected lies in
 //! a buffer and is copied into frames piece by piece.
 //!
-//! So most bytes are copied once, by the kernel, and a frame is here as soon as the socket has it. A
-//! ring would be a copy more, and TPACKET_V3 hands a block over only when it is full or 1 ms old.
+//! So most bytes are copied once, by the kernel, and a frame is here as soon as the socket has it.
+//! A ring would be a copy more, and TPACKET_V3 hands a block over only when it is full or 1 ms old.
 
 mod scatter;
 

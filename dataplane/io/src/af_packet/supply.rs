@@ -5,8 +5,8 @@ use crate::pool::{Pool, PoolFrame};
 /// Frames kept beside the pool: a message's, and the answers to a burst for a few members.
 const SPARE_FRAMES_MAX: usize = 256;
 
-/// A pool, and frames that were taken from it ahead of a receive or used last: their bytes are still
-/// in cache, and what the pool gives next was used longest ago.
+/// A pool, and frames that were taken from it ahead of a receive or used last: their bytes are
+/// still in cache, and what the pool gives next was used longest ago.
 #[derive(Debug)]
 pub(super) struct Supply {
     spare: Vec<PoolFrame>,
