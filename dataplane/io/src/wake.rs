@@ -1,5 +1,5 @@
-//! How ports wait: an eventfd that a port polls beside its sockets ends its wait from another thread,
-//! and a wait may begin with letting others run.
+//! How ports wait: an eventfd that a port polls beside its sockets ends its wait from another
+//! thread, and a wait may begin with letting others run.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -182,7 +182,7 @@ mod tests {
 
     /// The same of frames with so much payload.
     fn sent_of(payload_len: usize, merges: bool, frames: &[(&str, u8)]) -> (Vec<u8>, Vec<usize>) {
-        let (mut peer, port) = link(2048, 1500, ["peer", "box"]);
+        let (mut peer, port) = link(4096, 1500, ["peer", "box"]);
         let mut port = Noted { port, bursts: Vec::new() };
         let mut outbox = Outbox::new(merges);
         for (target, mark) in frames {

@@ -40,8 +40,8 @@ pub struct PortSection {
     #[serde(default = "defaults::socket_buffer_bytes")]
     pub socket_buffer_bytes: usize,
     /// `udp`, `af_packet`: hand runs of frames to the kernel, and take them from it, as one message
-    /// each, where it can. On a wire they are the same datagrams, for less CPU; a bridge or queueing
-    /// discipline of this host sees packets of up to 64 KiB, and so does a `dpdk` box, an
+    /// each, where it can. On a wire they are the same datagrams, for less CPU; a bridge or
+    /// queueing discipline of this host sees packets of up to 64 KiB, and so does a `dpdk` box, an
     /// `af_packet` box without this, or BMv2, at a veth whose offloads are on: switch it off beside
     /// those, and in other boxes of a host whose link has bands (`[bands]`), or a band waits for a
     /// whole run of a later one. An `af_packet` box with it takes rows with `checksum16` only from
