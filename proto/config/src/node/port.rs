@@ -78,9 +78,9 @@ pub enum Io {
 }
 
 impl PortSection {
-    /// True for a port that takes packets from a socket of the kernel by system calls: who waits for
-    /// one is woken at once, and a checksum that was left to hardware is only made if the port was
-    /// told so at its start.
+    /// True for a port that takes packets from a socket of the kernel by system calls: who waits
+    /// for one is woken at once, and a checksum that was left to hardware is only made if the port
+    /// was told so at its start.
     #[must_use]
     pub fn is_socket(&self) -> bool {
         self.io == Io::Udp || (self.io == Io::AfPacket && self.offload)
