@@ -2,7 +2,7 @@
 """Where the CPU time of a sum goes: `weft bench allreduce` under `perf record`, stage by stage.
 
     testbed/bench/budget.py [--weft target/release/weft] [--workers 4] [--bytes 64M] [--mtu 1500]
-        [--rate-mbit 0] [--io udp_offload] [--rounds 3]
+        [--rate-mbit 0] [--io udp_offload] [--rounds 3] [--iters 3]
 
 Samples of the workers (`weft`) and of the box (`weft-node`) are sorted into stages by the name of
 the function that ran, so a function that was inlined counts for the one that holds it. What the
@@ -77,13 +77,15 @@ def main():
     parser.add_argument("--rate-mbit", default="0")
     parser.add_argument("--io", default="udp_offload", help="udp, udp_offload, af_packet")
     parser.add_argument("--rounds", default="3")
+    parser.add_argument("--iters", default="3", help="timed sums of a round")
     options = parser.parse_args()
     only = {"udp": "weft", "udp_offload": "weft_offload", "af_packet": "weft_af_packet"}[options.io]
     with tempfile.TemporaryDirectory() as folder:
         data = str(pathlib.Path(folder) / "perf.data")
         bench = [options.weft, "bench", "allreduce", "--peers", "--only", only, "--format", "json",
                  "-w", options.workers, "-b", options.bytes, "-e", options.bytes, "--mtus",
-                 options.mtu, "--rates", options.rate_mbit, "--rounds", options.rounds]
+                 options.mtu, "--rates", options.rate_mbit, "--rounds", options.rounds, "-n",
+                 options.iters]
         run = subprocess.run(["perf", "record", "-q", "-a", "-F", "5000", "-o", data, "--", *bench],
                              capture_output=True, text=True, check=False)
         if run.returncode != 0:
