@@ -1,7 +1,8 @@
 //! The port of a worker: which one, and opening it.
 
 use std::fmt;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Listens};
 use weft_io::nic::interface_with;
@@ -42,7 +43,7 @@ impl WorkerPort {
         let open_shm = || ShmPort::open(&shm_config(config));
         let open_udp = || UdpPort::open(&udp_config(config)).map_err(Error::Port).map(Kind::Udp);
         let (kind, fallback) = match config.io {
-            Io::Shm => (Kind::Shm(open_shm().map_err(Error::Shm)?), None),
+            Io::Shm => (Kind::Shm(await_shm(config).map_err(Error::Shm)?), None),
             Io::Udp => (open_udp()?, None),
             Io::AfPacket => (open_af_packet(config).map(Kind::AfPacket)?, None),
             Io::Auto if !ShmPort::is_offered(config.aggregator) => (open_udp()?, None),
@@ -79,6 +80,9 @@ impl WorkerPort {
 /// Long enough for a worker that waits for its core, short enough for a box that has begun anew.
 const SHM_RTO_MIN: Duration = Duration::from_millis(100);
 
+/// Between two calls at a rendezvous where nobody is yet.
+const CALL_AGAIN: Duration = Duration::from_millis(10);
+
 fn udp_config(config: &Config) -> UdpConfig {
     UdpConfig {
         socket_count: usize::from(config.lanes),
@@ -97,6 +101,19 @@ fn shm_config(config: &Config) -> ShmConfig {
         mtu: usize::from(config.mtu),
         frame_count: config.frame_count,
         ..ShmConfig::new(config.local, config.aggregator)
+    }
+}
+
+/// Opens the memory that a box of this host shares, once it does: the box may start after the worker.
+fn await_shm(config: &Config) -> Result<ShmPort, ShmError> {
+    let begun = Instant::now();
+    loop {
+        match ShmPort::open(&shm_config(config)) {
+            Err(ShmError::NoBox { .. }) if begun.elapsed() < config.connect_timeout => {
+                thread::sleep(CALL_AGAIN);
+            }
+            outcome => return outcome,
+        }
     }
 }
 
