@@ -1,5 +1,5 @@
 //! Sums over the workers of several hosts, those of one host in memory that they share first. Start
-//! the box above (`weft-node --config dataplane/node/configs/two-level-root.toml`), and on each host
+//! the box above, `weft-node --config dataplane/node/configs/two-level-root.toml`, and on each host
 //! as many of these as its file has members:
 //!
 //! `cargo run -p weft-client --example host_sum -- dataplane/node/configs/two-level-leaf.toml 0`

@@ -22,6 +22,7 @@
 //! | [`Background`] | a session in a thread of its own, and a [`Ticket`] for each sum under way |
 //! | [`WorkerPort`] | UDP sockets, memory shared with an aggregator of this host, or an interface |
 //! | [`leaf`] | a box in a worker's process: the workers of one host sum before one sum leaves it |
+//! | `dpdk` | sessions over DPDK devices, with the feature of that name |
 //! | [`hosted`] | a worker's own part as a host, on ports without a kernel |
 //! | [`Error`] | why not; names the members that are missing |
 //! | [`checkpoint`] | what a job keeps of itself, to begin again with as many workers or others |
@@ -37,6 +38,8 @@
 pub mod background;
 pub mod checkpoint;
 mod config;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 mod error;
 mod group;
 pub mod hosted;
