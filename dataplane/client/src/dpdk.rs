@@ -10,7 +10,8 @@
 //!
 //! # fn main() -> Result<(), weft_client::Error> {
 //! let eal = dpdk::start(&EalArgs::new().memory_mib(128).vdev("net_af_packet0,iface=eth1"))?;
-//! let config = Config::new("10.0.0.1:22500".parse().unwrap(), "10.0.0.100:22341".parse().unwrap());
+//! let [local, aggregator] = ["10.0.0.1:22500", "10.0.0.100:22341"].map(|it| it.parse().unwrap());
+//! let config = Config::new(local, aggregator);
 //! let mut session = Session::connect_dpdk(&config, &eal, "net_af_packet0")?;
 //! let mut gradient = vec![0.5_f32; 100_000];
 //! session.allreduce(&mut gradient)?;
@@ -36,8 +37,8 @@ use crate::session::Session;
 /// A worker's port on a DPDK device.
 pub type DpdkWorkerPort = HostedPort<LinkedQueue>;
 
-/// A device's queue whose link is looked at while nothing comes, so that a session that ends can say
-/// that there is none.
+/// A device's queue whose link is looked at while nothing comes, so that a session that ends can
+/// say that there is none.
 #[derive(Debug)]
 pub struct LinkedQueue {
     queue: DpdkQueue,

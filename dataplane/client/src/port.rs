@@ -1,6 +1,7 @@
 //! The port of a worker: which one, and opening it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,7 @@ impl WorkerPort {
         let (kind, fallback) = match config.io {
             Io::Shm => (Kind::Shm(await_shm(config).map_err(Error::Shm)?), None),
             Io::Udp => (open_udp()?, None),
-            Io::AfPacket => (open_af_packet(config).map(Kind::AfPacket)?, None),
+            Io::AfPacket => (open_af_packet(config, false).map(Kind::AfPacket)?, None),
             Io::Auto if !ShmPort::is_offered(config.aggregator) => (open_udp()?, None),
             Io::Auto => match open_shm() {
                 Ok(port) => (Kind::Shm(port), None),
@@ -53,6 +54,22 @@ impl WorkerPort {
             },
         };
         Ok(Self { kind, fallback })
+    }
+
+    /// Opens the port of a session that sends to several hosts: UDP sockets or an interface.
+    /// `config.aggregator` is one of them.
+    pub(crate) fn open_to_many(config: &Config) -> Result<Self, Error> {
+        let kind = match config.io {
+            Io::Auto | Io::Udp => {
+                UdpPort::open(&udp_config(config)).map_err(Error::Port).map(Kind::Udp)?
+            }
+            Io::AfPacket => open_af_packet(config, true).map(Kind::AfPacket)?,
+            Io::Shm => {
+                let problem = "is Shm, which reaches one box, and this session has several";
+                return Err(Error::Config { field: "io", problem });
+            }
+        };
+        Ok(Self { kind, fallback: None })
     }
 
     /// Why the session does without the shared memory that the aggregator offers; `None` where it
@@ -104,7 +121,7 @@ fn shm_config(config: &Config) -> ShmConfig {
     }
 }
 
-/// Opens the memory that a box of this host shares, once it does: the box may start after the worker.
+/// Opens the memory that a box of this host shares, once it does: it may start after the worker.
 fn await_shm(config: &Config) -> Result<ShmPort, ShmError> {
     let begun = Instant::now();
     loop {
@@ -118,7 +135,7 @@ fn await_shm(config: &Config) -> Result<ShmPort, ShmError> {
 }
 
 /// Opens the interface, beside the kernel where that has the worker's address.
-fn open_af_packet(config: &Config) -> Result<HostedPort<AfPacketPort>, Error> {
+fn open_af_packet(config: &Config, many: bool) -> Result<HostedPort<AfPacketPort>, Error> {
     let ip = config.local.ip();
     let kernels = interface_with(ip);
     let interface = config.interface.clone().or_else(|| kernels.clone());
@@ -144,10 +161,21 @@ fn open_af_packet(config: &Config) -> Result<HostedPort<AfPacketPort>, Error> {
         return Err(Error::LinkMtu { interface, mtu: config.mtu, limit });
     }
     let has_kernel = kernels.is_some();
-    let router = || router_to(config.aggregator.ip(), &interface).filter(|_| has_kernel);
-    let next_hop = config.router.or_else(router).unwrap_or_else(|| config.aggregator.ip());
-    let host = HostConfig { ip, next_hop, mtu: config.mtu, answers: !has_kernel };
-    let port = HostedPort::new(port, &host)?;
+    let (own_router, device) = (config.router, interface.clone());
+    let next_hop = move |to: IpAddr| {
+        let router = || router_to(to, &device).filter(|_| has_kernel);
+        own_router.or_else(router).unwrap_or(to)
+    };
+    let host = HostConfig {
+        ip,
+        next_hop: next_hop(config.aggregator.ip()),
+        mtu: config.mtu,
+        answers: !has_kernel,
+    };
+    let port = match many {
+        true => HostedPort::to_many(port, &host, Box::new(next_hop)),
+        false => HostedPort::new(port, &host)?,
+    };
     if !has_kernel {
         return Ok(port);
     }

@@ -1,5 +1,5 @@
-//! The workers of two hosts, each with a leaf in a worker's process, against plain loops and one box
-//! for all.
+//! The workers of two hosts, each with a leaf in a worker's process, against plain loops and one
+//! box for all.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
