@@ -84,14 +84,15 @@ bench: build ## the figures of the README's table; takes some minutes on a quiet
 	run $$weft bench allreduce -b 64M -e 64M -w 4 -n 1 --warmup-iters 0 --io dpdk \
 		--rate-mbit 100 --type f32; \
 	run $$weft bench gate; \
-	run $$weft bench allreduce --peers; \
+	run $$weft bench allreduce --peers -e 4M; \
 	[ -z "$$failed" ] || { echo "bench: failed$$failed" >&2; exit 1; }
 
 .PHONY: bench-peers
-bench-peers: build ## OpenMPI's and Gloo's allreduce beside Weft's, shaped and not; some minutes
+bench-peers: build ## OpenMPI's and Gloo's allreduce beside Weft's, shaped and not; most of an hour
 	@testbed/deploy/install-deps.sh bench
-	$(RELEASE)/weft bench allreduce --peers
+	$(RELEASE)/weft bench allreduce --peers -w 2,4,8,16
 	$(RELEASE)/weft bench allreduce --peers --rates 0 --mtus 9000,65535
+	$(RELEASE)/weft bench allreduce --peers --one-host
 
 .PHONY: bench-parts
 bench-parts: ## the kernels and the planner (criterion), the controller's load, a DPDK burst's cost

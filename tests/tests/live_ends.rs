@@ -161,7 +161,7 @@ fn one_box_serves_workers_of_all_ports_at_once() {
         lab.start(port, &members);
         let config = |rank: u8| {
             let config = Config::new(members[usize::from(rank)], lab.box_addr()).rank(rank);
-            let config = config.offload(box_io == node::Io::Udp && rank == 1);
+            let config = config.offload(rank % 2 == 1);
             match rank {
                 0 => config.io(Io::Shm),
                 1 => config.io(Io::Udp),
@@ -349,6 +349,7 @@ fn runs_of_frames_that_nothing_cuts_are_named() {
     let complaints = together(2, |rank| {
         let io = if rank == 0 { Io::AfPacket } else { Io::Udp };
         let config = Config::new(members[usize::from(rank)], lab.box_addr()).rank(rank).io(io);
+        let config = config.offload(rank == 1);
         let config = Config { member_timeout: Duration::from_secs(5), ..config };
         lab.within(["w0", "w1"][usize::from(rank)], || {
             let mut session = Session::connect(&config).expect("single frames pass");
@@ -365,6 +366,54 @@ fn runs_of_frames_that_nothing_cuts_are_named() {
     });
     let said = complaints[0].as_deref().expect("the box sends runs of frames");
     assert!(said.contains("longer than its MTU of 1500") && said.contains("ethtool -K"), "{said}");
+}
+
+#[test]
+fn runs_that_nothing_cuts_are_read_by_whoever_makes_them() {
+    let test = "runs_that_nothing_cuts_are_read_by_whoever_makes_them";
+    for box_io in [node::Io::Udp, node::Io::AfPacket] {
+        let Some(mut lab) = Lab::up(test, "whole", 2, true) else { return };
+        let members = ["w0", "w1"].map(|host| SocketAddr::from((lab.ip(host), 7000)));
+        let mut port = PortSection::new(box_io, lab.ip("a0"));
+        if box_io == node::Io::AfPacket {
+            port.device = Some(lab.interface("a0").to_owned());
+            lab.tool("a0", "ip", &["address", "flush", "dev", lab.interface("a0")]);
+        }
+        lab.start(port, &members);
+        let before = ["w0", "w1"].map(|host| packets(&lab, host));
+        let said = together(2, |rank| {
+            let io = if rank == 0 { Io::AfPacket } else { Io::Udp };
+            let config = Config::new(members[usize::from(rank)], lab.box_addr()).rank(rank).io(io);
+            lab.within(["w0", "w1"][usize::from(rank)], || {
+                let mut session = Session::connect(&config).expect("all pass");
+                for round in 0..3 {
+                    let mut values = integers(rank, round, 200_000);
+                    session.allreduce_i32(&mut values).expect("all pass");
+                    assert!(values == integer_sums(2, round, 200_000), "rank {rank}");
+                }
+                let complaint = session.port().complaint();
+                session.close().expect("the port is open");
+                complaint
+            })
+        });
+        assert_eq!(said, [None, None], "{box_io:?}");
+        // Three times 782 answers came, and others.
+        for (host, before) in ["w0", "w1"].into_iter().zip(before) {
+            let came = packets(&lab, host) - before;
+            assert!(came < 3 * 782 / 2, "{came} packets came to {host} from a box on {box_io:?}");
+        }
+    }
+}
+
+/// Packets that the interface of a host has received.
+fn packets(lab: &Lab, host: &str) -> u64 {
+    let mut command = netns::command(&lab.namespace(host), "cat");
+    let output = command.arg("/proc/net/dev").output().expect("cat runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let prefix = format!("{}:", lab.interface(host));
+    let counts = text.lines().find_map(|line| line.trim().strip_prefix(prefix.as_str()));
+    let count = counts.and_then(|counts| counts.split_whitespace().nth(1));
+    count.expect("a count").parse().expect("a number")
 }
 
 /// Where a path gets narrower during a run: at the worker's own interface, or beyond it, where

@@ -51,8 +51,7 @@ pub enum Io {
     /// to start, for [`Config::connect_timeout`].
     Shm,
     /// Packet sockets on the interface that has the worker's address, or on [`Config::interface`].
-    /// Needs CAP_NET_RAW. Past the kernel's UDP, but through its packet filters: less CPU a frame
-    /// where nothing forms runs, more where the kernel does.
+    /// Needs CAP_NET_RAW. Past the kernel's UDP, but through its packet filters: less CPU a frame.
     AfPacket,
 }
 
@@ -87,7 +86,8 @@ pub struct Config {
     /// Largest IP packet on the path in bytes; proved by a probe at the start. Default 1500.
     pub mtu: u16,
     /// Whether runs of frames cross the kernel as one message each: less CPU, but see
-    /// [`weft_io::udp::UdpConfig::offload`] for where not. Default true.
+    /// [`weft_io::udp::UdpConfig::offload`] for where not; over an interface
+    /// [`weft_io::af_packet::AfPacketConfig::offload`]. Default true.
     pub offload: bool,
     /// Frame buffers of the port, of `mtu + 14` bytes each. Default 1024.
     pub frame_count: usize,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use weft_engine::role::worker::{Event, LeaseInfo, RoundError, Worker, WorkerStats};
-use weft_io::{BURST_MAX, Port};
+use weft_io::{Port, RUN_BYTES_MAX};
 use weft_wire::header::Operation;
 
 use crate::config::{Config, Numbers};
@@ -29,10 +29,10 @@ impl Group {
         let now = io.now();
         let mac = io.port.info().mac;
         // A message costs about as much whether it carries one frame or a burst of them.
-        let batch = if io.port.merges() { BATCH } else { 1 };
+        let batch_bytes = if io.port.merges() { RUN_BYTES_MAX } else { 0 };
         let worker = |row, operation, seed| {
             let mut worker = config.worker(row, operation, mac)?;
-            worker.batch = batch;
+            worker.batch_bytes = batch_bytes;
             Worker::new(worker, weft_kernel::crc32c, seed, now).map_err(Error::Session)
         };
         let mut data = worker(config.row, Operation::Sum, seed)?;
@@ -147,7 +147,3 @@ pub(crate) fn add(total: &mut WorkerStats, more: &WorkerStats) {
     }
     total.smoothed_rtt = more.smoothed_rtt;
 }
-
-/// Steps that go together where the port carries them as one message.
-const BATCH: u32 = 32;
-const _: () = assert!(BATCH as usize == BURST_MAX, "what one burst holds");

@@ -100,6 +100,11 @@ impl Way {
 }
 
 impl<P: Port> HostedPort<P> {
+    /// The port, to adjust it.
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
     /// Makes `port` that of a host that sends to one next hop.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use weft_engine::role::worker::{Event, Payload, Worker, WorkerError};
-use weft_io::{Burst, Frame, Port};
+use weft_io::{BURST_MAX, Burst, Frame, Port, run_frames_max};
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
 use weft_wire::frame::label::set_dscp;
@@ -14,8 +14,8 @@ use crate::payload::Nothing;
 
 /// Longest sleep between looks at the engines' timers.
 pub(crate) const WAIT_NS_MAX: u64 = 10_000_000;
-/// Full bursts taken in without a look at the timers.
-const FULL_BURSTS_MAX: u32 = 64;
+/// Bursts taken in without a look at the timers.
+const BURSTS_MAX: u32 = 64;
 
 /// The engines of a session: the one whose round it is, and the other.
 pub(crate) struct Workers<'a> {
@@ -133,9 +133,11 @@ impl<P: Port> Io<P> {
         workers: &mut Workers<'_>,
         payload: &mut dyn Payload,
     ) -> usize {
+        let merges = self.port.merges();
         let mut sent = 0;
         loop {
-            while !self.tx.is_full() {
+            let mut run_max = BURST_MAX;
+            while self.tx.len() < run_max {
                 let Some(mut frame) = self.port.alloc() else { break };
                 let written = match workers.active.poll_transmit(now, payload, frame.buffer_mut()) {
                     Some(len) => Some(len),
@@ -147,6 +149,9 @@ impl<P: Port> Io<P> {
                 let Some(len) = written else { break };
                 frame.set_len(len);
                 set_dscp(frame.as_mut(), self.dscp);
+                if merges {
+                    run_max = run_frames_max(frame.as_ref().len());
+                }
                 self.tx.push(frame);
             }
             if self.tx.is_empty() {
@@ -170,7 +175,7 @@ impl<P: Port> Io<P> {
     ) -> (usize, Option<Nanos>) {
         let now = self.now();
         let received = self.port.rx_burst(now, &mut self.rx);
-        let is_all = self.backlog.is_over(self.rx.is_full());
+        let is_all = self.backlog.is_over(received > 0);
         for frame in &mut self.rx {
             let frame = frame.as_mut();
             // What an engine refuses it has counted; there is nothing else to do about it.
@@ -192,15 +197,16 @@ impl<P: Port> Io<P> {
 /// nothing is overdue before all that came was taken in.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    full_bursts: u32,
+    bursts: u32,
 }
 
 impl Backlog {
-    /// Takes note of a burst; true when timeouts may be believed: the burst was not full, or there
-    /// were so many full ones that the time passes here and not where the frames come from.
-    pub(crate) fn is_over(&mut self, is_full: bool) -> bool {
-        self.full_bursts = if is_full { self.full_bursts + 1 } else { 0 };
-        self.full_bursts.is_multiple_of(FULL_BURSTS_MAX)
+    /// Takes note of a burst, in which something came or not; true when timeouts may be believed:
+    /// nothing came, or so many bursts did that the time passes here and not where the frames come
+    /// from. A burst that is not full proves nothing: a port may keep a run of frames in one piece.
+    pub(crate) fn is_over(&mut self, came: bool) -> bool {
+        self.bursts = if came { self.bursts + 1 } else { 0 };
+        self.bursts.is_multiple_of(BURSTS_MAX)
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use weft_engine::role::worker::{ChunkMeta, Payload};
-use weft_kernel::Kernels;
+use weft_kernel::{Kernels, prefetch_read};
 use weft_wire::header::Flags;
 use weft_wire::quant;
 
@@ -125,12 +125,14 @@ pub struct Floats<'a> {
 
 impl Payload for Floats<'_> {
     fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta {
-        let place = place(chunk, self.elements, self.data.len());
-        let (filled, rest) = out.split_at_mut(place.len() * if self.bf16 { 2 } else { 4 });
+        let here = place(chunk, self.elements, self.data.len());
+        let (filled, rest) = out.split_at_mut(here.len() * if self.bf16 { 2 } else { 4 });
+        // Chunks follow each other, but far enough apart that the CPU does not see it.
+        prefetch_read(&self.data[place(chunk.saturating_add(1), self.elements, self.data.len())]);
         if self.bf16 {
-            self.kernels.emit_bf16(&self.data[place], filled);
+            self.kernels.emit_bf16(&self.data[here], filled);
         } else {
-            self.kernels.emit_f32(&self.data[place], filled);
+            self.kernels.emit_f32(&self.data[here], filled);
         }
         rest.fill(0);
         ChunkMeta::default()

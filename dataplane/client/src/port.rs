@@ -88,8 +88,10 @@ impl WorkerPort {
 
     /// Has received frames carry a UDP checksum from now on, or not, where the kernel took it off.
     pub fn set_ipv4_checksum(&mut self, has_one: bool) {
-        if let Kind::Udp(port) = &mut self.kind {
-            port.set_ipv4_checksum(has_one);
+        match &mut self.kind {
+            Kind::Udp(port) => port.set_ipv4_checksum(has_one),
+            Kind::AfPacket(port) => port.port_mut().set_ipv4_checksum(has_one),
+            Kind::Shm(_) => {}
         }
     }
 }
@@ -153,6 +155,7 @@ fn open_af_packet(config: &Config, many: bool) -> Result<HostedPort<AfPacketPort
         // What `tc` says of the interface is said of a worker, too.
         qdisc_bypass: false,
         listens: Some(Listens { first_port: config.local.port(), count: config.lanes }),
+        offload: config.offload,
         ..AfPacketConfig::new(&interface)
     });
     let port = port.map_err(Error::AfPacket)?;

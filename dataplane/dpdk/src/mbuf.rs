@@ -102,7 +102,7 @@ impl Mbuf {
 
 /// The length of a burst as the shim takes it.
 pub(crate) fn burst_len(n: usize) -> u16 {
-    const _: () = assert!(weft_io::BURST_MAX == 32, "WEFT_BURST_MAX in shim.h");
+    const _: () = assert!(weft_io::BURST_MAX == 64, "WEFT_BURST_MAX in shim.h");
     u16::try_from(n).expect("a burst has at most BURST_MAX frames")
 }
 

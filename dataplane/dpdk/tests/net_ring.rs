@@ -154,7 +154,7 @@ fn a_full_ring_leaves_the_rest_with_the_caller(port: &mut DpdkQueue) {
         let mut sent = 0;
         let mut numbers = 0_u32..;
         let mut tx = Burst::new();
-        // The ring holds 1023 frames, so the 32nd burst is cut short by one.
+        // The ring holds 1023 frames, so the last burst is cut short by one.
         let unsent = loop {
             let burst = numbers.by_ref().take(BURST_MAX);
             tx.extend(burst.map(|number| frame_of(port, &number.to_be_bytes())));

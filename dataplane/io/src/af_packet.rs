@@ -1,174 +1,78 @@
 //! Frames on any Linux network interface, through packet sockets.
 //!
-//! Receiving uses a TPACKET_V3 ring that the kernel fills block by block; frames are copied out of
-//! it into the pool, so a slow engine never holds ring memory. Sending uses `sendmmsg`. A block is
-//! handed over when it is full or 1 ms after it was begun, so a lone frame waits up to 1 ms (4 ms
-//! on a kernel with 250 ticks): this port is for throughput, not for latency.
+//! With [`AfPacketConfig::offload`], a run of frames to one destination, all as long as the first
+//! and the last perhaps shorter, crosses the kernel as one packet (`PACKET_VNET_HDR`, generic
+//! segmentation): the path through it costs about as much for a run as for a frame. Only what is in
+//! one burst makes a run, and a frame that was asked to stay apart ([`Frame::keep_apart`]) is in
+//! none. What is received goes from the socket straight into frames of the pool, at once.
+//!
+//! Otherwise receiving uses a TPACKET_V3 ring that the kernel fills block by block; frames are
+//! copied out of it into the pool, so a slow engine never holds ring memory. A block is handed over
+//! when it is full or 1 ms after it was begun, so a lone frame waits up to 1 ms (4 ms on a kernel
+//! with 250 ticks). Sending uses `sendmmsg` in both cases.
 //!
 //! The frames are what was on the wire: a VLAN tag that the kernel took off is put back, and a UDP
 //! checksum that a local sender left to its NIC is completed. Several lcores share an interface by
 //! [`Steering`]: the kernel hands each the frames of its UDP source ports.
 //!
 //! Invariants: no allocation after [`AfPacketPort::open`]; a frame that finds no buffer stays in
-//! the ring (`rx_nombuf`), one that finds the ring full is counted by the kernel (`rx_missed`);
-//! frames that this host sends on the interface are not received.
+//! the ring or socket (`rx_nombuf`), one that finds that full is counted by the kernel
+//! (`rx_missed`, a run once); frames that this host sends on the interface are not received.
 //!
 //! Needs CAP_NET_RAW in the network namespace of the interface. Source: packet(7) and the kernel's
 //! Documentation/networking/packet_mmap.rst.
 
 mod bpf;
+mod config;
 mod filter;
+mod intake;
+mod receive;
+mod restore;
 mod ring;
 mod steer;
+mod supply;
 mod sys;
+mod transmit;
+mod vnet;
 
 use std::io;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use weft_wire::frame::{ETHERNET_LEN, Encap, Endpoint, Udp};
-use weft_wire::{MacAddr, Nanos};
+use weft_wire::Nanos;
+use weft_wire::frame::ETHERNET_LEN;
 
-use self::ring::{Captured, Ring};
+pub use self::config::{AfPacketConfig, AfPacketError, Listens, Steering};
+use self::intake::Intake;
+use self::receive::Messages;
+use self::restore::VLAN_TAG_LEN;
+use self::ring::Ring;
+use self::supply::Supply;
 use self::sys::PacketSocket;
-use crate::pool::{Pool, PoolFrame};
-use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
-
-const VLAN_TAG_LEN: usize = 4;
-const ETHERTYPE_VLAN: u16 = 0x8100;
-/// Where the Ethernet addresses end and a VLAN tag would be.
-const ADDRESSES_LEN: usize = 12;
-
-/// What an AF_PACKET port is opened with.
-#[derive(Clone, Debug)]
-pub struct AfPacketConfig {
-    /// The interface's name.
-    pub interface: String,
-    /// Buffers in the pool, each for a frame of the interface's MTU with a VLAN tag.
-    pub frame_count: usize,
-    /// Bytes of the receive ring, rounded up to whole blocks.
-    pub ring_bytes: usize,
-    /// Bytes of a block, a power of two from 4096 on; raised to what one frame needs. Small blocks
-    /// are handed over sooner.
-    pub block_bytes: usize,
-    /// Send without the interface's queueing discipline: faster, but then a rate limit set with
-    /// `tc` does not apply.
-    pub qdisc_bypass: bool,
-    /// Receive frames for other Ethernet addresses as well.
-    pub promiscuous: bool,
-    /// Receive UDP datagrams for these target ports only, and no TCP; `None`: all there is. What
-    /// neither is (ARP, ICMP) comes in any case.
-    pub listens: Option<Listens>,
-    /// Which share of the frames this port gets; `None`: all.
-    pub steering: Option<Steering>,
-}
-
-impl AfPacketConfig {
-    /// The interface with 2048 frames, a ring of 4 MiB in blocks of 16 KiB, past the queueing
-    /// discipline, not promiscuous, not shared.
-    #[must_use]
-    pub fn new(interface: &str) -> Self {
-        Self {
-            interface: interface.to_owned(),
-            frame_count: 2048,
-            ring_bytes: 4 << 20,
-            block_bytes: 16 << 10,
-            qdisc_bypass: true,
-            promiscuous: false,
-            listens: None,
-            steering: None,
-        }
-    }
-}
-
-/// Shares an interface among lcores by UDP source port.
-///
-/// Ports of one `group` are numbered in the order in which they are opened; number
-/// `(source port - first_port) mod shard_count` gets the frame, number 0 what is not UDP. Until
-/// all are open, frames go to those that are.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Steering {
-    /// Any number that no other group of this network namespace uses.
-    pub group: u16,
-    /// Ports that share the interface, a power of two.
-    pub shard_count: u16,
-    /// The source port of lane 0, or 0 for the port number itself modulo `shard_count`.
-    pub first_port: u16,
-}
-
-/// Consecutive UDP ports.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Listens {
-    /// The first.
-    pub first_port: u16,
-    /// How many.
-    pub count: u16,
-}
-
-/// Why an AF_PACKET port could not be opened. Each message says what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum AfPacketError {
-    /// The process may not open packet sockets.
-    #[error(
-        "no right to open a packet socket on {interface}: run as root, or `setcap cap_net_raw+ep` \
-         the binary, or use a namespace of your own (`unshare -rn`)"
-    )]
-    NotPermitted {
-        /// The interface.
-        interface: String,
-    },
-    /// The namespace has no such interface.
-    #[error("no interface {interface} in this network namespace: `ip link` lists those it has")]
-    UnknownInterface {
-        /// The name asked for.
-        interface: String,
-    },
-    /// The interface is not up.
-    #[error("interface {interface} is down: `ip link set {interface} up`")]
-    Down {
-        /// The interface.
-        interface: String,
-    },
-    /// The interface carries something else than Ethernet frames.
-    #[error("interface {interface} is no Ethernet device (ARP type {arp_type}): use the udp port")]
-    NotEthernet {
-        /// The interface.
-        interface: String,
-        /// The kernel's ARPHRD_ number.
-        arp_type: u16,
-    },
-    /// The configuration cannot work, whatever the interface.
-    #[error("AF_PACKET port on {interface}: {problem}")]
-    Config {
-        /// The interface.
-        interface: String,
-        /// What is wrong, and what to write instead.
-        problem: &'static str,
-    },
-    /// The kernel refused something else.
-    #[error("could not {attempt} on interface {interface}")]
-    Socket {
-        /// The interface.
-        interface: String,
-        /// What was attempted.
-        attempt: &'static str,
-        /// The kernel's answer.
-        #[source]
-        source: io::Error,
-    },
-}
+use self::transmit::Sender;
+use crate::pool::PoolFrame;
+#[cfg(doc)]
+use crate::port::Frame;
+use crate::port::{Burst, Port, PortInfo, PortStats};
+use crate::rest::Yielding;
+use crate::wake::yield_core;
 
 /// A port over packet sockets.
 #[derive(Debug)]
 pub struct AfPacketPort {
-    ring: Ring,
-    rx: PacketSocket,
-    tx: PacketSocket,
-    pool: Pool,
+    receiver: Receiver,
+    sender: Sender,
+    intake: Intake,
     info: PortInfo,
-    stats: PortStats,
-    /// Frames that were longer than the interface's MTU allows.
-    oversize: u64,
+    yielding: Yielding,
+}
+
+/// How frames come in.
+#[derive(Debug)]
+enum Receiver {
+    /// Frame by frame.
+    Ring(PacketSocket, Ring),
+    /// Runs as one packet each.
+    Messages(Box<Messages>),
 }
 
 impl AfPacketPort {
@@ -186,8 +90,7 @@ impl AfPacketPort {
                 _ => AfPacketError::Socket { interface: interface(), attempt, source },
             }
         };
-        let problem = check(config);
-        if let Some(problem) = problem {
+        if let Some(problem) = config::check(config) {
             return Err(AfPacketError::Config { interface: interface(), problem });
         }
         let rx = PacketSocket::open().map_err(failed("open a packet socket"))?;
@@ -203,8 +106,18 @@ impl AfPacketPort {
             return Err(AfPacketError::NotEthernet { interface: interface(), arp_type });
         }
         let frame_len_max = link.mtu + ETHERNET_LEN + VLAN_TAG_LEN;
-        let ring = Ring::map(&rx, config.ring_bytes, config.block_bytes, frame_len_max)
-            .map_err(failed("map a receive ring (lower ring_bytes or block_bytes?)"))?;
+        // A kernel without headers for runs does without them.
+        let offload = config.offload && rx.put_vnet_headers().is_ok();
+        let ring = if offload {
+            rx.ask_for_more().map_err(failed("have the kernel say more of each packet"))?;
+            rx.grow(config.ring_bytes).map_err(failed("size the receive buffer"))?;
+            tx.put_vnet_headers().map_err(failed("set PACKET_VNET_HDR"))?;
+            None
+        } else {
+            let ring = Ring::map(&rx, config.ring_bytes, config.block_bytes, frame_len_max)
+                .map_err(failed("map a receive ring (lower ring_bytes or block_bytes?)"))?;
+            Some(ring)
+        };
         if config.promiscuous {
             rx.join_promiscuous(index).map_err(failed("enter promiscuous mode"))?;
         }
@@ -226,62 +139,76 @@ impl AfPacketPort {
             mac: link.mac,
             mtu: link.mtu,
         };
-        let pool = Pool::new(config.frame_count, frame_len_max);
-        Ok(Self { ring, rx, tx, pool, info, stats: PortStats::default(), oversize: 0 })
+        let receiver = match ring {
+            Some(ring) => Receiver::Ring(rx, ring),
+            None => Receiver::Messages(Box::new(Messages::new(rx, frame_len_max))),
+        };
+        Ok(Self {
+            receiver,
+            yielding: Yielding::default(),
+            sender: Sender::new(tx, &config.interface, link.mtu, offload, config.qdisc_bypass),
+            intake: Intake::new(
+                Supply::new(config.frame_count, frame_len_max),
+                config.ipv4_checksum,
+            ),
+            info,
+        })
     }
+
+    /// Has received IPv4 frames whose checksum was left to hardware carry one from now on, or not
+    /// ([`AfPacketConfig::ipv4_checksum`]).
+    pub fn set_ipv4_checksum(&mut self, has_one: bool) {
+        self.intake.ipv4_checksum = has_one;
+    }
+}
+
+/// Copies frames out of the ring until `rx` is full, or the ring or the supply is empty.
+fn receive_from(ring: &mut Ring, intake: &mut Intake, rx: &mut Burst<PoolFrame>) -> usize {
+    let mut count = 0;
+    while !rx.is_full() {
+        let Some(captured) = ring.peek() else { break };
+        let Some(mut frame) = intake.alloc() else { break };
+        if restore::copy(&captured, &mut frame, intake.ipv4_checksum) {
+            count += intake.pass(frame, rx);
+        } else {
+            intake.refuse(if captured.cut { usize::MAX } else { captured.bytes.len() });
+        }
+        ring.advance();
+    }
+    count
 }
 
 impl Port for AfPacketPort {
     type Frame = PoolFrame;
 
     fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
-        let mut count = 0;
-        while !rx.is_full() {
-            let Some(captured) = self.ring.peek() else { break };
-            let Some(mut frame) = self.pool.alloc() else {
-                self.stats.rx_nombuf += 1;
-                break;
-            };
-            if restore(&captured, &mut frame) {
-                self.stats.rx_packets += 1;
-                self.stats.rx_bytes += frame.as_ref().len() as u64;
-                rx.push(frame);
-                count += 1;
-            } else {
-                self.stats.rx_errors += 1;
-                let room = frame.buffer_mut().len();
-                self.oversize += u64::from(captured.cut || captured.bytes.len() > room);
-            }
-            self.ring.advance();
+        let count = match &mut self.receiver {
+            Receiver::Ring(_, ring) => receive_from(ring, &mut self.intake, rx),
+            Receiver::Messages(messages) => messages.receive(&mut self.intake, rx),
+        };
+        if count > 0 {
+            self.yielding.note_received();
         }
         count
     }
 
     fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
-        let offered = tx.len();
-        while !tx.is_empty() {
-            match self.tx.send(tx) {
-                Ok(0) | Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM | Errno::EINTR) => break,
-                Ok(sent) => {
-                    for frame in tx.drain(..sent) {
-                        self.stats.tx_packets += 1;
-                        self.stats.tx_bytes += frame.as_ref().len() as u64;
-                    }
-                }
-                // Too long, too short, interface down: this one frame will never leave.
-                Err(_) => {
-                    self.stats.tx_errors += 1;
-                    tx.remove(0);
-                }
-            }
+        let Intake { supply, stats, .. } = &mut self.intake;
+        self.sender.transmit(tx, stats, |frame| supply.keep(frame))
+    }
+
+    fn free(&mut self, frames: &mut Burst<PoolFrame>) {
+        for frame in frames.drain(..) {
+            self.intake.supply.keep(frame);
         }
-        offered - tx.len()
+    }
+
+    fn merges(&self) -> bool {
+        self.sender.takes_runs()
     }
 
     fn alloc(&mut self) -> Option<PoolFrame> {
-        let frame = self.pool.alloc();
-        self.stats.rx_nombuf += u64::from(frame.is_none());
-        frame
+        self.intake.alloc()
     }
 
     fn info(&self) -> PortInfo {
@@ -289,70 +216,43 @@ impl Port for AfPacketPort {
     }
 
     fn stats(&self) -> PortStats {
-        PortStats { rx_missed: self.rx.dropped(), ..self.stats }
+        let rx_missed = match &self.receiver {
+            Receiver::Ring(socket, _) => socket.dropped(),
+            Receiver::Messages(messages) => messages.dropped(),
+        };
+        PortStats { rx_missed, ..self.intake.stats }
+    }
+
+    fn carried(&self) -> (u64, u64) {
+        (self.intake.stats.rx_bytes, self.intake.stats.tx_bytes)
     }
 
     fn complaint(&self) -> Option<String> {
-        let (Self { oversize, .. }, PortInfo { name, mtu, .. }) = (self, &self.info);
+        let (Intake { oversize, .. }, PortInfo { name, mtu, .. }) = (&self.intake, &self.info);
         (*oversize > 0).then(|| {
             format!(
                 "{oversize} frames on {name} were longer than its MTU of {mtu}: runs of frames \
                  that nothing has cut, as a veth passes them on; `ethtool -K` its peer `tx off gso \
-                 off`, or have who sends do without offload"
+                 off`, or have who sends do without offload{}",
+                if matches!(self.receiver, Receiver::Ring(..)) {
+                    ", or this port do with it"
+                } else {
+                    ""
+                }
             )
         })
     }
 
     fn wait(&mut self, timeout_ns: u64) {
-        if self.ring.peek().is_none() {
-            self.rx.wait(Duration::from_nanos(timeout_ns));
+        let timeout = Duration::from_nanos(timeout_ns);
+        match &mut self.receiver {
+            Receiver::Ring(socket, ring) => {
+                if ring.peek().is_none() {
+                    socket.wait(timeout);
+                }
+            }
+            Receiver::Messages(_) if yield_core(&mut self.yielding) => {}
+            Receiver::Messages(messages) => messages.wait(timeout),
         }
     }
-}
-
-/// Copies a frame out of the ring as it was on the wire. False when it does not fit or was cut.
-fn restore(captured: &Captured<'_>, frame: &mut PoolFrame) -> bool {
-    let bytes = captured.bytes;
-    let tag_len = if captured.vlan.is_some() { VLAN_TAG_LEN } else { 0 };
-    let len = bytes.len() + tag_len;
-    if captured.cut || bytes.len() < ETHERNET_LEN || len > frame.buffer_mut().len() {
-        return false;
-    }
-    frame.set_len(len);
-    frame.set_arrived_ns(captured.arrived_ns);
-    if let Some((tpid, tci)) = captured.vlan {
-        let frame = frame.as_mut();
-        frame[..ADDRESSES_LEN].copy_from_slice(&bytes[..ADDRESSES_LEN]);
-        frame[ADDRESSES_LEN..][..2].copy_from_slice(&tpid.unwrap_or(ETHERTYPE_VLAN).to_be_bytes());
-        frame[ADDRESSES_LEN + 2..][..2].copy_from_slice(&tci.to_be_bytes());
-        frame[ADDRESSES_LEN + VLAN_TAG_LEN..].copy_from_slice(&bytes[ADDRESSES_LEN..]);
-    } else {
-        frame.as_mut().copy_from_slice(bytes);
-    }
-    if captured.checksum_missing {
-        complete_checksum(frame.as_mut());
-    }
-    true
-}
-
-/// Writes the UDP checksum that a local sender left to hardware that was not there.
-fn complete_checksum(frame: &mut [u8]) {
-    let Ok(udp) = Udp::parse(frame) else { return };
-    let end = |addr| Endpoint { mac: MacAddr::default(), addr };
-    if let Some(encap) = Encap::new(end(udp.source), end(udp.target)) {
-        encap.finish(&mut frame[..udp.payload_range().end]);
-    }
-}
-
-fn check(config: &AfPacketConfig) -> Option<&'static str> {
-    if !config.block_bytes.is_power_of_two() || !(4096..=1 << 22).contains(&config.block_bytes) {
-        return Some("block_bytes must be a power of two from 4096 to 4194304");
-    }
-    if config.ring_bytes == 0 || config.ring_bytes > 1 << 30 {
-        return Some("ring_bytes must be between 1 and 1 GiB");
-    }
-    if config.steering.is_some_and(|steering| !steering.shard_count.is_power_of_two()) {
-        return Some("shard_count must be a power of two");
-    }
-    None
 }

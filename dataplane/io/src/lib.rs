@@ -5,7 +5,7 @@
 //! | [`memory`] | rings between threads of this process | |
 //! | [`udp`] | kernel UDP sockets, sendmmsg/recvmmsg | |
 //! | [`shm`] | memory shared with the box of the same host, beside its other port | |
-//! | [`af_packet`] | packet sockets on a network interface, TPACKET_V3 | |
+//! | [`af_packet`] | packet sockets on a network interface | |
 //! | [`pcap`] | capture files | |
 //! | [`bands`] | | frames of jobs leave in the order of their bands |
 //! | [`fault`] | | loss, duplication, reordering, delay, corruption, by seed |
@@ -36,14 +36,17 @@ mod port;
 pub mod probe;
 pub mod record;
 pub mod reseal;
+mod rest;
 pub mod restamp;
 pub mod route;
+mod runs;
 pub mod shm;
 pub mod trace;
 pub mod udp;
 mod wake;
 
 pub use port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
+pub use runs::{RUN_BYTES_MAX, run_frames_max};
 pub use wake::Waker;
 
 /// A port may be opened on one thread and polled on another.

@@ -41,7 +41,8 @@ use crate::pool::{Pool, PoolFrame};
 #[cfg(doc)]
 use crate::port::Frame;
 use crate::port::{Burst, Port, PortInfo, PortStats};
-use crate::wake::Waker;
+use crate::rest::Yielding;
+use crate::wake::{Waker, yield_core};
 
 /// Frames kept beside the pool: a message's, and the answers to a burst for a few members.
 const SPARE_FRAMES_MAX: usize = 256;
@@ -69,8 +70,8 @@ pub struct UdpConfig {
     /// Hand runs of frames to the kernel, and take them from it, as one message each (`UDP_SEGMENT`
     /// and `UDP_GRO`), where it can. On a wire they are the same datagrams; the kernel's own path,
     /// a bridge and a queueing discipline see one packet of up to 64 KiB. 64 KiB of memory. Not
-    /// beside an AF_PACKET or DPDK port, or BMv2, at a veth whose offloads are on: what reads
-    /// frames there is given the packet whole.
+    /// beside a DPDK port, BMv2, or an AF_PACKET port without offload, at a veth whose offloads are
+    /// on: what reads frames there is given the packet whole.
     pub offload: bool,
 }
 
@@ -157,6 +158,7 @@ pub struct UdpPort {
     next_rx: usize,
     /// Polled beside the sockets once somebody has asked for it.
     waker: Option<Waker>,
+    yielding: Yielding,
 }
 
 impl UdpPort {
@@ -184,6 +186,7 @@ impl UdpPort {
             merged: config.offload.then(|| Merged::new(config.mtu - (headers_len - ETHERNET_LEN))),
             next_rx: 0,
             waker: None,
+            yielding: Yielding::default(),
         })
     }
 
@@ -231,6 +234,9 @@ impl Port for UdpPort {
             count += self.receive(self.next_rx, rx);
             self.next_rx = (self.next_rx + 1) % self.sockets.len();
         }
+        if count > 0 {
+            self.yielding.note_received();
+        }
         count
     }
 
@@ -272,7 +278,9 @@ impl Port for UdpPort {
         if self.merged.as_ref().is_some_and(Merged::has_more) {
             return;
         }
-        socket::wait(&self.sockets, self.waker.as_ref(), timeout_ns);
+        if !yield_core(&mut self.yielding) {
+            socket::wait(&self.sockets, self.waker.as_ref(), timeout_ns);
+        }
     }
 
     fn waker(&mut self) -> Option<Waker> {

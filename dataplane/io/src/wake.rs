@@ -1,9 +1,24 @@
-//! Ends a port's wait from another thread: an eventfd that the port polls beside its sockets.
+//! How ports wait: an eventfd that a port polls beside its sockets ends its wait from another
+//! thread, and a wait may begin with letting others run.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::rest::{Rest, Yielding};
+
+/// Lets others run, if that pays; false where the port is to sleep.
+pub(crate) fn yield_core(yielding: &mut Yielding) -> bool {
+    if yielding.decide() == Rest::Sleep {
+        return false;
+    }
+    let begun = Instant::now();
+    std::thread::yield_now();
+    yielding.note_yield(begun.elapsed());
+    true
+}
 
 /// Ends a [`Port::wait`](crate::Port::wait) of the port that gave it: the one under way, or else
 /// the next.

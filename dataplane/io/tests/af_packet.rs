@@ -91,7 +91,7 @@ fn bursts_cross_both_ways_unchanged() {
         let mut tx = Burst::new();
         let mut expected = Vec::new();
         for index in 0..BURST_MAX {
-            let frame = datagram(&mut near, &there, &vec![round; index * 40]);
+            let frame = datagram(&mut near, &there, &vec![round; index * 20]);
             expected.push(frame.as_ref().to_vec());
             tx.push(frame);
         }
@@ -108,8 +108,8 @@ fn bursts_cross_both_ways_unchanged() {
         send_all(&mut far, &mut seen.into_iter().collect());
         assert_eq!(receive(&mut near, BURST_MAX).len(), BURST_MAX);
     }
-    assert_eq!(near.stats().tx_packets, 3200);
-    assert_eq!(near.stats().rx_packets, 3200);
+    assert_eq!(near.stats().tx_packets, 100 * BURST_MAX as u64);
+    assert_eq!(near.stats().rx_packets, 100 * BURST_MAX as u64);
     assert_eq!(near.stats().rx_missed + near.stats().rx_errors + near.stats().tx_errors, 0);
 }
 
@@ -240,7 +240,7 @@ fn a_full_ring_is_counted_and_a_full_pool_loses_nothing() {
     };
     let mut far = AfPacketPort::open(&config).expect("a port");
     let there = encap(&near, &far, 1000, false);
-    for _ in 0..10 {
+    for _ in 0..5 {
         let mut tx = Burst::new();
         for _ in 0..BURST_MAX {
             tx.push(datagram(&mut near, &there, &[1; 1000]));

@@ -19,7 +19,7 @@ use weft_io::restamp::Restamp;
 use weft_io::shm::{ShmConfig, ShmHost, ShmPort};
 use weft_io::trace::Trace;
 use weft_io::udp::{UdpConfig, UdpPort};
-use weft_io::{Burst, Port};
+use weft_io::{BURST_MAX, Burst, Port};
 use weft_wire::frame::Encap;
 use weft_wire::{JobId, MacAddr, Nanos};
 
@@ -28,6 +28,9 @@ fn allocations_of(work: impl FnOnce()) -> u64 {
     counted(&mut allocations, work);
     allocations
 }
+
+/// Frames that come back where none is lost.
+const RETURNED: usize = 100 * BURST_MAX;
 
 /// Moves 100 bursts there and back in place; returns frames that came back.
 fn ping_pong<P: Port, Q: Port>(left: &mut P, right: &mut Q, there: &Encap, back: &Encap) -> usize {
@@ -76,7 +79,7 @@ fn memory_link() {
     let (there, back) = routes();
     let mut returned = 0;
     assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
-    assert_eq!(returned, 3200);
+    assert_eq!(returned, RETURNED);
 }
 
 #[test]
@@ -90,10 +93,10 @@ fn memory_hub_with_a_flood() {
         (there.with_target_mac(MacAddr::BROADCAST), back.with_target_mac(left.info().mac));
     let mut returned = 0;
     assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
-    assert_eq!(returned, 3200);
+    assert_eq!(returned, RETURNED);
     let mut rx = Burst::new();
-    assert_eq!(third.rx_burst(Nanos(0), &mut rx), 32);
-    assert_eq!(third.stats().rx_missed, 3200 - 64);
+    assert_eq!(third.rx_burst(Nanos(0), &mut rx), BURST_MAX);
+    assert_eq!(third.stats().rx_missed, RETURNED as u64 - 64);
 }
 
 #[test]
@@ -188,14 +191,22 @@ fn af_packet_on_veth() {
     }
     assert!(configure("ip link add near type veth peer name far"));
     assert!(configure("ip link set near up") && configure("ip link set far up"));
-    let mut left = AfPacketPort::open(&AfPacketConfig::new("near")).expect("a port");
-    let mut right = AfPacketPort::open(&AfPacketConfig::new("far")).expect("a port");
-    let (there, back) = routes();
-    let there = there.with_target_mac(right.info().mac);
-    let back = back.with_target_mac(left.info().mac);
-    let mut returned = 0;
-    assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
-    assert!(returned > 1000, "{returned} of 3200 came back");
+    for offload in [false, true] {
+        let open = |interface| {
+            let config = AfPacketConfig { offload, ..AfPacketConfig::new(interface) };
+            AfPacketPort::open(&config).expect("a port")
+        };
+        let (mut left, mut right) = (open("near"), open("far"));
+        let (there, back) = routes();
+        let there = there.with_target_mac(right.info().mac);
+        let back = back.with_target_mac(left.info().mac);
+        let mut returned = 0;
+        let allocations = allocations_of(|| {
+            returned = ping_pong(&mut left, &mut right, &there, &back);
+        });
+        assert_eq!(allocations, 0, "offload: {offload}");
+        assert!(returned > 1000, "{returned} of 3200 came back");
+    }
 }
 
 #[test]
@@ -216,5 +227,5 @@ fn shared_memory_beside_udp() {
     let (there, back) = (encap(own, addr), encap(addr, own));
     let mut returned = 0;
     assert_eq!(allocations_of(|| returned = ping_pong(&mut worker, &mut host, &there, &back)), 0);
-    assert_eq!(returned, 3200);
+    assert_eq!(returned, RETURNED);
 }

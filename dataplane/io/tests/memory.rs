@@ -24,19 +24,19 @@ fn marks(port: &mut MemoryPort) -> Vec<u8> {
 
 #[test]
 fn a_link_keeps_order_both_ways() {
-    let (mut left, mut right) = link(64, 1500, ["left", "right"]);
+    let (mut left, mut right) = link(128, 1500, ["left", "right"]);
     let (a, b) = (left.info().mac, right.info().mac);
     assert_ne!(a, b);
-    for mark in 0..40 {
+    for mark in 0..80 {
         assert_eq!(send_one(&mut left, b, a, mark), 1);
         assert_eq!(send_one(&mut right, a, b, mark + 100), 1);
     }
-    assert_eq!(marks(&mut right), (0..32).collect::<Vec<u8>>());
-    assert_eq!(marks(&mut right), (32..40).collect::<Vec<u8>>());
-    assert_eq!(marks(&mut left), (100..132).collect::<Vec<u8>>());
-    assert_eq!(right.stats().rx_packets, 40);
-    assert_eq!(right.stats().rx_bytes, 40 * 60);
-    assert_eq!(right.stats().tx_packets, 40);
+    assert_eq!(marks(&mut right), (0..64).collect::<Vec<u8>>());
+    assert_eq!(marks(&mut right), (64..80).collect::<Vec<u8>>());
+    assert_eq!(marks(&mut left), (100..164).collect::<Vec<u8>>());
+    assert_eq!(right.stats().rx_packets, 80);
+    assert_eq!(right.stats().rx_bytes, 80 * 60);
+    assert_eq!(right.stats().tx_packets, 80);
 }
 
 #[test]

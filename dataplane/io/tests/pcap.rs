@@ -133,11 +133,12 @@ fn every_dialect_gives_the_same_frames_at_the_same_times() {
 
 #[test]
 fn a_replay_can_be_scaled_or_unpaced() {
-    let path = save("paced", &capture(&etherparse_frames(), false, true, false));
-    let last = |pace| replay(&mut open(&path, pace).expect("a capture"))[49].0;
-    assert_eq!(last(Pace::Percent(100)), 49_000_000);
-    assert_eq!(last(Pace::Percent(1000)), 4_900_000);
-    assert_eq!(last(Pace::Percent(50)), 98_000_000);
+    let frames = [etherparse_frames(), etherparse_frames()].concat();
+    let path = save("paced", &capture(&frames, false, true, false));
+    let last = |pace| replay(&mut open(&path, pace).expect("a capture"))[99].0;
+    assert_eq!(last(Pace::Percent(100)), 99_000_000);
+    assert_eq!(last(Pace::Percent(1000)), 9_900_000);
+    assert_eq!(last(Pace::Percent(50)), 198_000_000);
     // Two bursts, one per call.
     assert_eq!(last(Pace::Unpaced), 100_000);
     std::fs::remove_file(path).expect("removed");
@@ -145,8 +146,8 @@ fn a_replay_can_be_scaled_or_unpaced() {
 
 #[test]
 fn what_is_sent_can_be_received_again() {
-    let (input, output) =
-        (save("in", &capture(&etherparse_frames(), true, true, true)), scratch("out"));
+    let frames = [etherparse_frames(), etherparse_frames()].concat();
+    let (input, output) = (save("in", &capture(&frames, true, true, true)), scratch("out"));
     let config = PcapConfig {
         input: Some(input.clone()),
         output: Some(output.clone()),
@@ -160,15 +161,14 @@ fn what_is_sent_can_be_received_again() {
         port.tx_burst(Nanos(step * 1_000_000), &mut burst);
         assert!(burst.is_empty());
     }
-    assert_eq!(port.stats().tx_packets, 50);
+    assert_eq!(port.stats().tx_packets, 100);
     port.finish().expect("written");
     let seen = replay(&mut open(&output, Pace::Percent(100)).expect("a capture"));
-    let expected = etherparse_frames();
     assert_eq!(
         seen.iter().map(|(_, frame)| frame).collect::<Vec<_>>(),
-        expected.iter().collect::<Vec<_>>()
+        frames.iter().collect::<Vec<_>>()
     );
-    assert_eq!((seen[31].0, seen[32].0), (0, 1_000_000));
+    assert_eq!((seen[63].0, seen[64].0), (0, 1_000_000));
     // The format: magic, version 2.4, Ethernet.
     let bytes = std::fs::read(&output).expect("a file");
     assert_eq!(bytes[..8], [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0]);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_config::Problem;
-use weft_config::node::{Io, NodeConfig, RowSection};
+use weft_config::node::{Io, NodeConfig, PortSection, RowSection};
 use weft_engine::admit::StrangersQuota;
 use weft_engine::role::model::ModelConfigError;
 use weft_engine::role::replica::ReplicaJobConfig;
@@ -216,11 +216,17 @@ fn resolve_arena(
             .unwrap_or_else(|| room(JOBS_MAX, config.push.len()).min(PUSH_ENTRIES)),
         push_bytes: section.push_bytes,
         pull_cache_bytes: section.pull_cache_bytes,
-        lacks_checksums: is_udp && !has_checksums(table.config()),
+        lacks_checksums: may_lack_checksums(&config.port) && !has_checksums(table.config()),
         socket_count: is_udp.then(|| u16::try_from(sockets).unwrap_or(u16::MAX)),
     };
     let table = table.with_arena(arena).map_err(|error| place(config, &error))?;
     Ok((table.config().clone(), arena))
+}
+
+/// True for a port that hands frames over without the UDP checksum that they had on their way,
+/// unless it is told at its start to write one.
+fn may_lack_checksums(port: &PortSection) -> bool {
+    port.io == Io::Udp || (port.io == Io::AfPacket && port.offload)
 }
 
 /// True when rows or push jobs have payloads that UDP's checksum protects.

@@ -168,15 +168,22 @@ impl Node<'_> {
         let shards = config.lcores.shards;
         // A number that no other node of this network namespace uses, most likely.
         let group = u16::try_from(std::process::id() & 0xffff).expect("it was cut to fit");
+        // A ring holds what it has; a socket counts the room that packets take besides.
+        let ring_bytes = match section.offload {
+            true => buffers::asked(&self.settings.table, section.ring_bytes),
+            false => section.ring_bytes,
+        };
         let open = |_| {
             let steering = Steering { group, shard_count: shards, first_port: 0 };
             AfPacketPort::open(&AfPacketConfig {
                 frame_count: section.frame_count,
-                ring_bytes: section.ring_bytes,
+                ring_bytes,
                 qdisc_bypass: section.qdisc_bypass,
                 // The interface filters for its own address.
                 promiscuous: section.mac.is_some(),
                 steering: (shards > 1).then_some(steering),
+                offload: section.offload,
+                ipv4_checksum: !section.offload || self.settings.has_checksums(),
                 ..AfPacketConfig::new(interface)
             })
         };

@@ -180,7 +180,7 @@ fn member_plans(
         warm_up: settings.warm_up,
         iterations: settings.iterations,
         mtu: MTU,
-        offload: settings.io == Io::Udp,
+        offload: settings.io.takes_runs(),
         aggregator_pid: None,
     };
     (0..settings.workers).map(plan).collect()

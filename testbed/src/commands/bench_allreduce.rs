@@ -18,13 +18,14 @@ use super::{Exit, Failure, Format, Outcome, word};
 
 #[derive(Debug, Args)]
 pub(crate) struct AllreduceArgs {
-    /// Smallest vector, in bytes; K, M, G are powers of 1024.
-    #[arg(short = 'b', long, default_value = "4K", value_parser = size)]
-    minbytes: u64,
-    /// Largest vector. Default 64M; 4M with --peers.
+    /// Smallest vector, in bytes; K, M, G are powers of 1024. Default 4K.
+    #[arg(short = 'b', long, value_parser = size)]
+    minbytes: Option<u64>,
+    /// Largest vector. Default 64M.
     #[arg(short = 'e', long, value_parser = size)]
     maxbytes: Option<u64>,
-    /// From one size to the next. Default 4; 16 with --peers.
+    /// From one size to the next. Default 4; 16 with --peers, where all three left out stand for
+    /// 4K, 64K, 1M, 4M and 64M.
     #[arg(short = 'f', long, value_parser = clap::value_parser!(u64).range(2..))]
     stepfactor: Option<u64>,
     /// Measured sums of each size. Default 5; with --peers as many as take a moment.
@@ -85,8 +86,12 @@ fn size(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
     if arguments.peers {
-        let sizes = sizes(arguments, 4 << 20, 16);
-        let sizes = sizes.map_err(|error| Exit::Usage.because(anyhow!(error)))?;
+        let sizes = sizes(arguments, 16);
+        let mut sizes = sizes.map_err(|error| Exit::Usage.because(anyhow!(error)))?;
+        let AllreduceArgs { minbytes, maxbytes, stepfactor, .. } = arguments;
+        if (minbytes, maxbytes, stepfactor) == (&None, &None, &None) {
+            sizes = PEERS_SIZES.to_vec();
+        }
         let (workers, iterations) = (arguments.workers.clone(), arguments.iters);
         return bench_peers::run(&arguments.beside, workers, sizes, iterations, format);
     }
@@ -113,8 +118,7 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
     if in_lab {
         rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?;
     }
-    let sizes =
-        sizes(arguments, 64 << 20, 4).map_err(|error| Exit::Usage.because(anyhow!(error)))?;
+    let sizes = sizes(arguments, 4).map_err(|error| Exit::Usage.because(anyhow!(error)))?;
     // Threads of this process leave nothing behind, so a signal may end it as it ends any other.
     let scratch = (io != Io::Memory).then(|| {
         interrupt::listen().map_err(|error| Exit::CannotRun.because(error))?;
@@ -166,18 +170,15 @@ pub(crate) fn run_member() -> Outcome {
     Ok(0)
 }
 
-fn sizes(
-    arguments: &AllreduceArgs,
-    max_default: u64,
-    factor_default: u64,
-) -> Result<Vec<u64>, &'static str> {
-    let max = arguments.maxbytes.unwrap_or_else(|| max_default.max(arguments.minbytes));
-    if arguments.minbytes > max {
+fn sizes(arguments: &AllreduceArgs, factor_default: u64) -> Result<Vec<u64>, &'static str> {
+    let min = arguments.minbytes.unwrap_or(MIN_BYTES);
+    let max = arguments.maxbytes.unwrap_or_else(|| MAX_BYTES.max(min));
+    if min > max {
         return Err("--minbytes is more than --maxbytes");
     }
     let factor = arguments.stepfactor.unwrap_or(factor_default);
     let next = |bytes: &u64| bytes.checked_mul(factor);
-    let sizes = std::iter::successors(Some(arguments.minbytes), next);
+    let sizes = std::iter::successors(Some(min), next);
     Ok(sizes.take_while(|bytes| *bytes <= max).collect())
 }
 
@@ -246,6 +247,10 @@ fn text(row: &Row) -> String {
     )
 }
 
+/// Sizes that are measured unless others are named.
+const MIN_BYTES: u64 = 4 << 10;
+const MAX_BYTES: u64 = 64 << 20;
+const PEERS_SIZES: [u64; 5] = [4 << 10, 64 << 10, 1 << 20, 4 << 20, 64 << 20];
 /// Numbers of workers that are measured unless others are named.
 const WORKERS: [u8; 4] = [2, 4, 8, 16];
 
@@ -263,13 +268,14 @@ Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
   time/bound     time / (frames of the vector / link rate), with --rate-mbit
 
 With --peers, of f32 vectors in namespaces, each peer's runs in turn with the others':
-  peer, io       weft over udp, or over udp_offload (runs of frames as one message); openmpi and
+  peer, io       weft over udp, over udp_offload (runs of frames as one message), over af_packet
+                 (box and workers on packet sockets), or, with --one-host, over shm; openmpi and
                  openmpi_ring over tcp; gloo over tcp. Interfaces keep their offloads
   rate_mbit, mtu of the workers' links; without a rate they are not shaped
   time_us        median over the sums of all rounds, of the slowest rank's time
   cpu_s          CPU seconds of one sum, of all ranks and of Weft's box (cpu_box_s)
   wire_bytes     bytes that all hosts' interfaces sent for one sum, as the kernel counts them: a
-                 message that is cut later has one set of headers
+                 message that is cut later has one set of headers; loopback is not counted
   wrong          elements of all timed sums at all ranks that differ from the right ones
   bound_us       the least time that the links allow: Weft's frames of the vector / rate; for the
                  others 2 (n - 1) / n of the vector in full TCP segments / rate

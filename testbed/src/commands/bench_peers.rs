@@ -15,8 +15,8 @@ pub(crate) struct PeerArgs {
     /// Rates of the workers' links, in each direction; 0: unshaped.
     #[arg(long, value_delimiter = ',', default_value = "100,1000,10000,0", requires = "peers")]
     rates: Vec<u32>,
-    /// Largest IP packets of all links.
-    #[arg(long, value_delimiter = ',', default_value = "1500", requires = "peers", value_parser = clap::value_parser!(u16).range(1280..))]
+    /// Largest IP packets of all links. Default 1500; 65535 with --one-host.
+    #[arg(long, value_delimiter = ',', requires = "peers", value_parser = clap::value_parser!(u16).range(1280..))]
     mtus: Vec<u16>,
     /// Runs of each peer, in turn.
     #[arg(long, default_value_t = 3, requires = "peers", value_parser = clap::value_parser!(u32).range(1..))]
@@ -24,6 +24,9 @@ pub(crate) struct PeerArgs {
     /// Who is measured. Default: all.
     #[arg(long, value_enum, value_delimiter = ',', requires = "peers")]
     only: Vec<PeerName>,
+    /// Everybody on this host's loopback: Weft through memory (`shm`) and UDP, beside Gloo.
+    #[arg(long, requires = "peers", conflicts_with = "rates")]
+    one_host: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -31,6 +34,8 @@ pub(crate) struct PeerArgs {
 enum PeerName {
     Weft,
     WeftOffload,
+    WeftAfPacket,
+    WeftShm,
     Openmpi,
     OpenmpiRing,
     Gloo,
@@ -41,6 +46,8 @@ impl PeerName {
         match self {
             Self::Weft => Peer::Weft,
             Self::WeftOffload => Peer::WeftOffload,
+            Self::WeftAfPacket => Peer::WeftAfPacket,
+            Self::WeftShm => Peer::WeftShm,
             Self::Openmpi => Peer::OpenMpi,
             Self::OpenmpiRing => Peer::OpenMpiRing,
             Self::Gloo => Peer::Gloo,
@@ -60,14 +67,20 @@ pub(crate) fn run(
     let scratch = ScratchDir::new(None).map_err(explain)?;
     let rivals = Rivals::build(scratch.path()).map_err(explain)?;
     let only: Vec<Peer> = arguments.only.iter().map(|name| name.peer()).collect();
+    let rates = arguments.rates.iter().map(|rate| (*rate > 0).then_some(*rate));
     let settings = Settings {
-        rates_mbit: arguments.rates.iter().map(|rate| (*rate > 0).then_some(*rate)).collect(),
-        mtus: arguments.mtus.clone(),
+        rates_mbit: if arguments.one_host { vec![None] } else { rates.collect() },
+        mtus: match (&arguments.mtus[..], arguments.one_host) {
+            ([], true) => vec![LOOPBACK_MTU],
+            ([], false) => vec![ETHERNET_MTU],
+            (mtus, _) => mtus.to_vec(),
+        },
         workers: if workers.is_empty() { vec![4] } else { workers },
         sizes,
         rounds: arguments.rounds,
         iterations,
         peers: if only.is_empty() { Peer::ALL.to_vec() } else { only },
+        one_host: arguments.one_host,
     };
     let mut rows = Rows::begin(format, &header(&Machine::read()))?;
     let mut right = true;
@@ -93,6 +106,11 @@ pub(crate) fn run(
     rows.end()?;
     Ok(if right { 0 } else { Exit::Failed as u8 })
 }
+
+/// Largest IP packet on loopback that an aggregator takes.
+const LOOPBACK_MTU: u16 = u16::MAX;
+/// And on Ethernet.
+const ETHERNET_MTU: u16 = 1500;
 
 fn header(machine: &Machine) -> String {
     format!(

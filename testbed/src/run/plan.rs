@@ -56,6 +56,12 @@ impl Io {
         }
     }
 
+    /// Whether who sends to such a box may hand runs of frames over as one packet: what the network
+    /// does not cut, the box does.
+    pub(crate) const fn takes_runs(self) -> bool {
+        matches!(self, Self::Udp | Self::AfPacket)
+    }
+
     /// The port of a box: server and replica have no switch.
     pub(super) fn of_box(self, scenario: &Scenario, name: &str) -> Self {
         let is_model = scenario.push.is_some() && [SERVER, REPLICA].contains(&name);

@@ -86,7 +86,7 @@ impl<P: Port> Driver<P> {
     fn turn(&mut self, shared: &Arc<Shared>) -> bool {
         let now = shared.now();
         let received = self.port.rx_burst(now, &mut self.rx);
-        let is_all = self.backlog.is_over(self.rx.is_full());
+        let is_all = self.backlog.is_over(received > 0);
         let mut rx = core::mem::take(&mut self.rx);
         let mut engine = shared.lock();
         let Engine { process, calls, capture, .. } = &mut *engine;

@@ -197,7 +197,7 @@ impl<P: Port> Driver<P> {
     fn receive(&mut self) -> (usize, Option<Nanos>) {
         let now = self.now();
         let received = self.port.rx_burst(now, &mut self.rx);
-        let is_all = self.backlog.is_over(self.rx.is_full());
+        let is_all = self.backlog.is_over(received > 0);
         for mut frame in self.rx.drain(..) {
             // What the engine refuses it has counted; there is nothing else to do about it.
             let _ = self.engine.handle_frame(now, frame.as_mut());

@@ -268,7 +268,7 @@ uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,
 		       struct weft_frame **frames, uint16_t n, struct weft_rx_count *count)
 {
 	struct rte_mbuf **mbufs = (struct rte_mbuf **)frames;
-	uint16_t got = rte_eth_rx_burst(port, queue, mbufs, RTE_MIN(n, WEFT_BURST_MAX));
+	uint16_t got = rte_eth_rx_burst(port, queue, mbufs, RTE_MIN(n, WEFT_RX_BURST_MAX));
 	uint16_t kept = 0;
 
 	for (uint16_t i = 0; i < got; i++) {

@@ -13,7 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WEFT_BURST_MAX 32
+#define WEFT_BURST_MAX 64
+/* What a device gives at once, as in testpmd: more leaves the first cache before it is read. */
+#define WEFT_RX_BURST_MAX 32
 #define WEFT_NAME_MAX 64
 
 struct weft_pool; /* struct rte_mempool */
@@ -109,7 +111,7 @@ void weft_frame_free_bulk(struct weft_frame *const *frames, uint16_t n);
 /* Frees what waits in a receive queue; for weft_port_close. */
 void weft_frames_drain(uint16_t port, uint16_t queue);
 
-/* Bursts of at most WEFT_BURST_MAX frames */
+/* Bursts of at most WEFT_BURST_MAX frames, received of at most WEFT_RX_BURST_MAX */
 uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,
 		       struct weft_frame **frames, uint16_t n, struct weft_rx_count *count);
 uint16_t weft_tx_burst(uint16_t port, uint16_t queue, struct weft_frame *const *frames, uint16_t n,

@@ -8,8 +8,8 @@ use libc::{
     BPF_ALU, BPF_B, BPF_H, BPF_JA, BPF_JGE, BPF_JMP, BPF_K, BPF_RET, BPF_RSH, BPF_SUB, sock_filter,
 };
 
-use super::Listens;
 use super::bpf::{UDP, jump_equal, load, op};
+use super::config::Listens;
 
 /// Instructions of [`program`].
 const PROGRAM_LEN: usize = 17;

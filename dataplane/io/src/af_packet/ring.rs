@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_req3, tpacket3_hdr};
 
+use super::restore::VlanTag;
 use super::sys::PacketSocket;
 
 /// Room in a block for its descriptor, a frame's header and alignment.
@@ -26,7 +27,7 @@ pub(super) struct Captured<'a> {
     /// The frame, without the VLAN tag that the kernel took off.
     pub(super) bytes: &'a [u8],
     /// The tag's protocol, if known, and control information.
-    pub(super) vlan: Option<(Option<u16>, u16)>,
+    pub(super) vlan: Option<VlanTag>,
     /// When the kernel got it, by `CLOCK_REALTIME`.
     pub(super) arrived_ns: u64,
     /// Fewer bytes than the frame had.

@@ -8,8 +8,8 @@ use libc::{
     BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_JA, BPF_JMP, BPF_K, BPF_RET, BPF_RSH, BPF_SUB, sock_filter,
 };
 
-use super::Steering;
 use super::bpf::{BPF_A, UDP, jump_equal, load, op};
+use super::config::Steering;
 
 /// Instructions of [`program`].
 const PROGRAM_LEN: usize = 15;

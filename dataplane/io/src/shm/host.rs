@@ -16,7 +16,8 @@ use super::entrance::{Entrance, Link};
 use super::ring::{Broken, Taken};
 use super::{LINKS_MAX, LOOK_NS, ShmCounts, ShmError, count};
 use crate::port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
-use crate::wake::Waker;
+use crate::rest::Yielding;
+use crate::wake::{Waker, yield_core};
 
 /// A port with shared memory beside it.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ pub struct ShmHost<P: Port> {
     next_link: usize,
     look_due: Nanos,
     looks: u64,
+    yielding: Yielding,
 }
 
 impl<P: Port> ShmHost<P> {
@@ -84,6 +86,7 @@ impl<P: Port> ShmHost<P> {
             next_link: 0,
             look_due: Nanos(0),
             looks: 0,
+            yielding: Yielding::default(),
         }
     }
 
@@ -271,6 +274,8 @@ impl<P: Port> Port for ShmHost<P> {
         }
         if of_links == 0 {
             self.wake_owed();
+        } else {
+            self.yielding.note_received();
         }
         if of_inner > 0 || of_links == 0 {
             self.inner_silent = 0;
@@ -345,6 +350,10 @@ impl<P: Port> Port for ShmHost<P> {
     /// cannot, a frame waits for the end of the pause, so pauses are short.
     fn wait(&mut self, timeout_ns: u64) {
         self.wake_owed();
+        // Workers need not wake a lane that only lets them run.
+        if !self.links.is_empty() && yield_core(&mut self.yielding) {
+            return;
+        }
         let longest = if self.waker.is_some() { PAUSE_NS_MAX } else { timeout_ns };
         if self.links.iter_mut().all(|link| link.up.fall_asleep()) {
             self.inner.wait(timeout_ns.min(longest));

@@ -21,7 +21,9 @@ use super::hello::{self, Hello, Message};
 use super::ring::{Broken, FRAME_LEN_MAX, Taken, Taker};
 use crate::pool::{Pool, PoolFrame};
 use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
+use crate::rest::Yielding;
 use crate::udp::{SOCKETS_MAX, pseudo_mac};
+use crate::wake::yield_core;
 
 /// What a worker's end is opened with.
 #[derive(Clone, Debug)]
@@ -79,6 +81,7 @@ pub struct ShmPort {
     pool: Pool,
     info: PortInfo,
     stats: PortStats,
+    yielding: Yielding,
     /// Empty frames whose memory is warm.
     spare: Burst<PoolFrame>,
     /// Times that the box was found again.
@@ -128,6 +131,7 @@ impl ShmPort {
                 mtu: config.mtu,
             },
             stats: PortStats::default(),
+            yielding: Yielding::default(),
             config: config.clone(),
             spare: Burst::new(),
             rejoined: 0,
@@ -195,6 +199,9 @@ impl Port for ShmPort {
         if shared.is_over && rx.len() == before {
             self.seek();
         }
+        if rx.len() > before {
+            self.yielding.note_received();
+        }
         rx.len() - before
     }
 
@@ -256,6 +263,7 @@ impl Port for ShmPort {
     fn wait(&mut self, timeout_ns: u64) {
         let timeout = Duration::from_nanos(timeout_ns);
         match &mut self.state {
+            State::Joined(_) if yield_core(&mut self.yielding) => {}
             State::Joined(shared) => shared.wait(timeout),
             State::Calling(stream, _) => {
                 sleep(&[stream], timeout.min(RETRY_AFTER));

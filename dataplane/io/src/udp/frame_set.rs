@@ -4,13 +4,13 @@ use crate::port::BURST_MAX;
 
 /// A set of positions in a burst.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct FrameSet(u32);
+pub(super) struct FrameSet(u64);
 
-const _: () = assert!(BURST_MAX <= u32::BITS as usize);
+const _: () = assert!(BURST_MAX <= u64::BITS as usize);
 
 impl FrameSet {
     pub(super) fn of<T>(items: &[T], belongs: impl Fn(&T) -> bool) -> Self {
-        let bit = |(index, item): (usize, &T)| u32::from(belongs(item)) << index;
+        let bit = |(index, item): (usize, &T)| u64::from(belongs(item)) << index;
         Self(items.iter().enumerate().map(bit).fold(0, |set, bit| set | bit))
     }
 
@@ -44,6 +44,11 @@ impl FrameSet {
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = usize> + Clone {
-        (0..BURST_MAX).filter(move |index| self.contains(*index))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let index = left.trailing_zeros();
+            left &= left.wrapping_sub(1);
+            (index < u64::BITS).then_some(index as usize)
+        })
     }
 }

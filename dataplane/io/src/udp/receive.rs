@@ -25,6 +25,8 @@ pub(super) struct Merged {
     message: Received,
     /// Bytes of each frame that the next message is scattered over.
     scatter_len: usize,
+    /// Datagrams of the last message.
+    datagrams: usize,
 }
 
 impl Merged {
@@ -38,6 +40,7 @@ impl Merged {
             socket: 0,
             message: Received::NOTHING,
             scatter_len: payload_len_max,
+            datagrams: 0,
         }
     }
 
@@ -63,6 +66,7 @@ impl Merged {
         spare: &mut [PoolFrame],
     ) -> usize {
         (self.message, self.segment_len, self.socket) = (message, segment_len, socket);
+        self.datagrams = message.payload_len.div_ceil(segment_len.max(1));
         let scattered = message.payload_len.min(spare.len() * self.scatter_len);
         let is_one = segment_len == message.payload_len && segment_len <= self.scatter_len;
         if segment_len == self.scatter_len || is_one {
@@ -125,11 +129,15 @@ impl UdpPort {
         }
     }
 
-    /// As [`UdpPort::receive`], message by message.
+    /// As [`UdpPort::receive`], message by message, as long as `rx` has room for one like the last:
+    /// answers to half a run are half a run.
     fn receive_merged(&mut self, index: usize, rx: &mut Burst<PoolFrame>) -> usize {
         let mut count = 0;
         while !rx.is_full() {
             let Some(merged) = self.merged.as_mut() else { break };
+            if !rx.is_empty() && rx.remaining_capacity() < merged.datagrams {
+                break;
+            }
             let (scatter_len, wanted) = (merged.scatter_len, merged.frames_wanted());
             self.fill_spare(wanted);
             let (Some(merged), false) = (self.merged.as_mut(), self.spare.is_empty()) else {

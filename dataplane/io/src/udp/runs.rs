@@ -6,12 +6,11 @@
 //! neighbours make a run. One `sendmmsg` has one segment length (nix writes the same control
 //! messages for all of its messages), so a burst with runs of two lengths takes two.
 
-use std::net::SocketAddr;
-
 use arrayvec::ArrayVec;
 
 use super::transmit::Departure;
 use crate::port::BURST_MAX;
+use crate::runs::{Leaving, Run};
 
 /// What one `sendmmsg` sends: messages, from the first frame on.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -29,39 +28,17 @@ impl Call {
     }
 }
 
-/// A run that may go on.
-struct Run {
-    target: SocketAddr,
-    traffic_class: u8,
-    segment_len: usize,
-    bytes: usize,
-    frames: u8,
-    is_over: bool,
-}
-
-impl Run {
-    fn begin(departure: &Departure) -> Self {
-        let len = departure.payload.len();
-        let is_over = departure.is_apart || len == 0;
-        let Departure { target, traffic_class, .. } = *departure;
-        Self { target, traffic_class, segment_len: len, bytes: len, frames: 1, is_over }
+impl Leaving for Departure {
+    fn payload_len(&self) -> usize {
+        self.payload.len()
     }
 
-    /// Takes one more frame, if it may be in this run.
-    fn take(&mut self, departure: &Departure) -> bool {
-        let len = departure.payload.len();
-        let fits = !self.is_over
-            && !departure.is_apart
-            && (1..=self.segment_len).contains(&len)
-            && departure.target == self.target
-            && departure.traffic_class == self.traffic_class
-            && self.bytes + len <= MESSAGE_BYTES_MAX;
-        if fits {
-            self.bytes += len;
-            self.frames += 1;
-            self.is_over = len < self.segment_len;
-        }
-        fits
+    fn is_apart(&self) -> bool {
+        self.is_apart
+    }
+
+    fn goes_with(&self, other: &Self) -> bool {
+        self.target == other.target && self.traffic_class == other.traffic_class
     }
 }
 
@@ -78,8 +55,8 @@ pub(super) fn next_call<'a>(
     while let Some(first) = departures.next_if(|next| Some(next.traffic_class) == class) {
         let mut run = Run::begin(first);
         while takes_runs && departures.next_if(|departure| run.take(departure)).is_some() {}
-        let segment_len = u16::try_from(run.segment_len).unwrap_or(u16::MAX);
-        let is_single = run.frames == 1;
+        let segment_len = u16::try_from(run.segment_len()).unwrap_or(u16::MAX);
+        let is_single = run.frames() == 1;
         let belongs = match call.segment_len {
             Some(common) if is_single => segment_len <= common,
             Some(common) => segment_len == common,
@@ -93,19 +70,15 @@ pub(super) fn next_call<'a>(
         } else {
             call.segment_len = Some(segment_len);
         }
-        call.runs.push(run.frames);
+        call.runs.push(u8::try_from(run.frames()).unwrap_or(u8::MAX));
     }
     call
 }
 
-/// Most bytes of a message: what an IPv4 packet holds beside its headers.
-const MESSAGE_BYTES_MAX: usize = 65_507;
-/// The kernel takes at least this many segments in a message (`UDP_MAX_SEGMENTS`, once 64).
-const SEGMENTS_MAX: usize = 64;
-const _: () = assert!(BURST_MAX <= SEGMENTS_MAX);
-
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn frame(port: u16, len: usize) -> Departure {

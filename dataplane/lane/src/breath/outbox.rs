@@ -6,7 +6,7 @@
 //! beyond the breath; nothing allocates after [`Outbox::new`]; what the port refuses is freed and
 //! counted, for it is loss like any other (PROTOCOL section 10).
 
-use weft_io::{BURST_MAX, Burst, Frame, Port};
+use weft_io::{BURST_MAX, Burst, Frame, Port, run_frames_max};
 use weft_wire::Nanos;
 use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, IPV6_LEN};
 
@@ -75,10 +75,12 @@ impl<F: Frame> Outbox<F> {
             if !self.tx.is_empty() && self.tx.len() + count > BURST_MAX {
                 refused += self.offer(now, port);
             }
+            let run_max = self.run_frames_max(from);
             for at in from..from + count {
                 let (_, place) = self.order[at];
                 if let Some(frame) = self.queue[place].take() {
-                    if self.tx.is_full() {
+                    let is_run_full = at > from && (at - from).is_multiple_of(run_max);
+                    if self.tx.is_full() || is_run_full {
                         refused += self.offer(now, port);
                     }
                     self.tx.push(frame);
@@ -88,6 +90,13 @@ impl<F: Frame> Outbox<F> {
         }
         self.queue.clear();
         refused + self.offer(now, port)
+    }
+
+    /// Frames that make the longest run, if all are as long as the one at this place of the order.
+    fn run_frames_max(&self, at: usize) -> usize {
+        let (_, place) = self.order[at];
+        let len = self.queue[place].as_ref().map_or(0, |frame| frame.as_ref().len());
+        run_frames_max(len)
     }
 
     /// Offers a burst once.
@@ -153,25 +162,31 @@ mod tests {
         forward_port!(port: alloc, info, stats);
     }
 
-    fn frame(port: &mut Noted, target: &str, mark: u8) -> PoolFrame {
+    /// A frame whose payload is as many times its mark.
+    fn frame(port: &mut Noted, target: &str, mark: u8, payload_len: usize) -> PoolFrame {
         let target: SocketAddr = target.parse().unwrap();
         let own = if target.is_ipv4() { "10.0.0.9:9" } else { "[fd00::9]:9" };
         let end = |addr| Endpoint { mac: MacAddr([2, 0, 0, 0, 0, 1]), addr };
         let encap = Encap::new(end(own.parse().unwrap()), end(target)).unwrap();
         let mut frame = port.alloc().unwrap();
-        frame.buffer_mut()[encap.header_len()] = mark;
-        let len = encap.emit(frame.buffer_mut(), 1);
+        frame.buffer_mut()[encap.header_len()..][..payload_len].fill(mark);
+        let len = encap.emit(frame.buffer_mut(), payload_len);
         frame.set_len(len);
         frame
     }
 
     /// The marks in the order that they were sent in, and the bursts.
     fn sent(merges: bool, frames: &[(&str, u8)]) -> (Vec<u8>, Vec<usize>) {
-        let (mut peer, port) = link(2048, 1500, ["peer", "box"]);
+        sent_of(1, merges, frames)
+    }
+
+    /// The same of frames with so much payload.
+    fn sent_of(payload_len: usize, merges: bool, frames: &[(&str, u8)]) -> (Vec<u8>, Vec<usize>) {
+        let (mut peer, port) = link(4096, 1500, ["peer", "box"]);
         let mut port = Noted { port, bursts: Vec::new() };
         let mut outbox = Outbox::new(merges);
         for (target, mark) in frames {
-            let frame = frame(&mut port, target, *mark);
+            let frame = frame(&mut port, target, *mark, payload_len);
             assert_eq!(outbox.push(Nanos(0), &mut port, frame), 0);
         }
         assert_eq!(outbox.flush(Nanos(0), &mut port), 0);
@@ -203,13 +218,22 @@ mod tests {
     #[test]
     fn a_burst_ends_between_destinations() {
         let mut frames = Vec::new();
-        for mark in 0..20 {
+        for mark in 0..40 {
             frames.extend([("10.0.0.1:7", mark), ("10.0.0.2:7", mark), ("10.0.0.3:7", mark)]);
         }
-        assert_eq!(sent(true, &frames).1, [20, 20, 20]);
-        assert_eq!(sent(false, &frames).1, [32, 28]);
+        assert_eq!(sent(true, &frames).1, [40, 40, 40]);
+        assert_eq!(sent(false, &frames).1, [64, 56]);
         let few = [("10.0.0.1:7", 0), ("10.0.0.2:7", 1), ("10.0.0.3:7", 2)];
         assert_eq!(sent(true, &few).1, [3], "small groups share a burst");
+    }
+
+    #[test]
+    fn what_one_message_cannot_hold_leaves_in_full_runs() {
+        let frames: Vec<_> =
+            (0..150).flat_map(|mark| [("10.0.0.1:7", mark), ("10.0.0.2:7", mark)]).collect();
+        // 59 frames of 1,100 bytes fill a message.
+        assert_eq!(sent_of(1058, true, &frames).1, [59, 59, 32, 59, 59, 32]);
+        assert_eq!(sent_of(1058, false, &frames).1, [64, 64, 64, 64, 44]);
     }
 
     #[test]

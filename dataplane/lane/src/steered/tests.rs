@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use weft_control::SumOrder;
 use weft_engine::table::{BoxConfig, MemberConfig, RowConfig};
-use weft_io::Frame;
 use weft_io::memory::{MemoryPort, link};
+use weft_io::{BURST_MAX, Frame};
 use weft_wire::JobId;
 use weft_wire::MacAddr;
 use weft_wire::frame::{Encap, Endpoint};
@@ -98,7 +98,7 @@ fn a_full_ring_costs_the_frame_and_is_counted() {
     assert!(marks(&mut front).is_empty());
     assert_eq!(marks(&mut sides[0]), [0, 1]);
     assert_eq!(front.steer_counts(), SteerStats { handed_over: 2, ring_full: 3 });
-    assert_eq!(peer.free_count(), 2 * 64 + 128, "lost frames went back to their pool");
+    assert_eq!(peer.free_count(), 2 * 64 + 4 * BURST_MAX, "lost frames went back to their pool");
 }
 
 #[test]
@@ -173,15 +173,15 @@ fn a_lane_takes_no_more_than_a_burst_and_loses_nothing() {
     let (mut one, first) = link(64, 1500, ["peer", "box"]);
     let (mut other, second) = link(64, 1500, ["peer", "box"]);
     let (mut front, mut sides) = steer(first, vec![second], true, &map(2), 64, None);
-    for mark in 0..20 {
+    for mark in 0..50 {
         send(&mut one, 4002, mark);
         send(&mut other, 4002, 100 + mark);
     }
     let mut rx = Burst::new();
     assert_eq!(front.rx_burst(NOW, &mut rx), 0, "all of them are lane 1's");
     let side = &mut sides[0];
-    assert_eq!(side.rx_burst(NOW, &mut rx), 32, "20 from the ring, 12 from the port");
+    assert_eq!(side.rx_burst(NOW, &mut rx), 64, "50 from the ring, 14 from the port");
     rx.clear();
-    assert_eq!(side.rx_burst(NOW, &mut rx), 8);
+    assert_eq!(side.rx_burst(NOW, &mut rx), 36);
     assert_eq!(side.steer_counts().ring_full, 0);
 }

@@ -11,8 +11,8 @@ use super::{HostAddr, address, defaults};
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortSection {
-    /// `udp` (kernel sockets, no privileges), `af_packet` (an interface's packet ring,
-    /// CAP_NET_RAW), `dpdk`, or `switch` (the CPU port of the P4 switch of `[switch]`).
+    /// `udp` (kernel sockets, no privileges), `af_packet` (an interface's packet
+    /// sockets, CAP_NET_RAW), `dpdk`, or `switch` (the CPU port of the P4 switch of `[switch]`).
     pub io: Io,
     /// The device. `dpdk`: EAL's name for it, such as `net_af_packet0` or a PCI address; by default
     /// the only one that EAL knows. `af_packet`: the interface. `udp` needs none.
@@ -39,12 +39,13 @@ pub struct PortSection {
     /// rows may have under way, if that is more (at most 64 MiB). Default 4194304.
     #[serde(default = "defaults::socket_buffer_bytes")]
     pub socket_buffer_bytes: usize,
-    /// `udp`: hand runs of frames to the kernel, and take them from it, as one message each, where
-    /// it can. On a wire they are the same datagrams, for less CPU; a bridge or queueing discipline
-    /// of this host sees packets of up to 64 KiB, and so does an `af_packet` or `dpdk` box, or
-    /// BMv2, at a veth whose offloads are on: switch it off beside those, and in other boxes of a
-    /// host whose link has bands (`[bands]`), or a band waits for a whole run of a later one.
-    /// Default true.
+    /// `udp`, `af_packet`: hand runs of frames to the kernel, and take them from it, as one message
+    /// each, where it can. On a wire they are the same datagrams, for less CPU; a bridge or
+    /// queueing discipline of this host sees packets of up to 64 KiB, and so does a `dpdk` box, an
+    /// `af_packet` box without this, or BMv2, at a veth whose offloads are on: switch it off beside
+    /// those, and in other boxes of a host whose link has bands (`[bands]`), or a band waits for a
+    /// whole run of a later one. An `af_packet` box with it takes rows with `checksum16` only from
+    /// its file, as one on `udp` does. Default true.
     #[serde(default = "defaults::yes")]
     pub offload: bool,
     /// Share memory with the workers of this host that ask for it, beside the port: each gets two
@@ -52,7 +53,8 @@ pub struct PortSection {
     /// as this user or root. With several lanes: `udp` only; not for `switch`. Default false.
     #[serde(default)]
     pub shm: bool,
-    /// `af_packet`: bytes of each lane's receive ring. Default 4194304.
+    /// `af_packet`: bytes of each lane's receive ring, or with `offload` asked for as its
+    /// socket's receive buffer, as `socket_buffer_bytes`. Default 4194304.
     #[serde(default = "defaults::socket_buffer_bytes")]
     pub ring_bytes: usize,
     /// `af_packet`: send past the interface's queueing discipline: faster, but a rate limit set
@@ -67,7 +69,7 @@ pub struct PortSection {
 pub enum Io {
     /// The kernel's UDP sockets.
     Udp,
-    /// A packet ring on a network interface.
+    /// Packet sockets on a network interface.
     AfPacket,
     /// A DPDK device.
     Dpdk,

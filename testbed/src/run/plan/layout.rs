@@ -193,7 +193,7 @@ impl Layout<'_> {
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
             checksums: self.io == Io::Bmv2,
             io: WorkerIo::beside(self.io),
-            offload: self.io == Io::Udp,
+            offload: self.io.takes_runs(),
             link_delay_us: 0,
             cohort: None,
             seed,

@@ -30,7 +30,7 @@ pub(in crate::run) fn node(layout: &Layout<'_>, name: &str) -> NodeConfig {
     config.node.events = Some(text(&log_path(layout.directory, name)));
     if io == Io::Udp {
         // A switch sees what leaves a host.
-        config.port.offload = layout.io == Io::Udp;
+        config.port.offload = layout.io.takes_runs();
         // A socket wakes its lane at once, and a lane that polls takes the CPU of those it waits
         // for; commands do not wake it.
         config.idle = IdleSection { breaths: Some(8), pause_max_us: 200, ..IdleSection::default() };

@@ -24,9 +24,10 @@ pub struct WorkerConfig {
     pub operation: Operation,
     /// Steps in flight per lane at the start; at most the lease's window is used. Default 64.
     pub cwnd_initial: u32,
-    /// Steps that a lane rather sends together than one by one, for ports that carry a run of
-    /// frames as one message; at most a quarter of the congestion window is waited for. Default 1.
-    pub batch: u32,
+    /// Bytes of frames that a lane rather sends together than one by one, for ports that carry a
+    /// run of frames as one message; at most a quarter of the congestion window is waited for, and
+    /// at most 64 frames. Default 0.
+    pub batch_bytes: usize,
     /// Retransmission timeout before the first round trip was measured. Default 20 ms.
     pub rto_initial_ns: u64,
     /// Least retransmission timeout. Default 1 ms.
@@ -63,7 +64,7 @@ impl WorkerConfig {
             element_type: ElementType::I32,
             operation: Operation::Sum,
             cwnd_initial: 64,
-            batch: 1,
+            batch_bytes: 0,
             rto_initial_ns: Nanos::from_millis(20).0,
             rto_min_ns: Nanos::from_millis(1).0,
             rto_max_ns: Nanos::from_millis(1_000).0,

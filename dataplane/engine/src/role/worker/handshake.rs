@@ -191,7 +191,9 @@ impl Lane {
             steps.resume(wanted);
             return LaneEvent::Resynced;
         }
-        self.steps = Some(Steps::new(lease.window, lease.chunk_len(), ctx.config.batch));
+        let frame_len = self.encap.header_len() + HEADER_LEN + lease.chunk_len();
+        let batch = u32::try_from(ctx.config.batch_bytes / frame_len).unwrap_or(BATCH_MAX);
+        self.steps = Some(Steps::new(lease.window, lease.chunk_len(), batch.min(BATCH_MAX)));
         let window = CongestionWindow::new(ctx.config.cwnd_initial, u32::from(lease.window));
         self.path.set_window(window);
         LaneEvent::Opened(lease)
@@ -243,3 +245,6 @@ pub(super) const HANDSHAKE_LEN_MAX: usize = handshake_len(WINDOW_MAX as u32);
 const _: () = assert!(PROBE_LEN_DEFAULT as usize == HANDSHAKE_LEN_MAX);
 /// What UDP over IPv4 carries.
 const DATAGRAM_LEN_MAX: usize = 65_507;
+
+/// Most steps that are held back to go together: what a port takes at once.
+const BATCH_MAX: u32 = 64;

@@ -234,3 +234,57 @@ proptest! {
         prop_assert_eq!(&frame[..62], &finished[..62]);
     }
 }
+
+proptest! {
+    #[test]
+    fn a_run_has_the_headers_of_its_frames_with_other_lengths(
+        encap in any_encap(),
+        lens in (1..1400_usize, 1..60_000_usize),
+        payload in proptest::collection::vec(any::<u8>(), 1..600),
+    ) {
+        let header_len = encap.header_len();
+        let mut headers = vec![0xa5; header_len];
+        encap.emit(&mut headers, lens.0);
+        let mut expected = vec![0x5a; header_len];
+        encap.emit(&mut expected, lens.1);
+        prop_assert!(run::are_alike(&headers, &expected, header_len));
+        run::set_payload_len(&mut headers, lens.1);
+        prop_assert_eq!(&headers, &expected);
+        prop_assert_eq!(run::header_len(&headers, header_len + lens.1), Some(header_len));
+        prop_assert_eq!(run::header_len(&headers, header_len + lens.1 + 1), None);
+        prop_assert_eq!(run::header_len(&headers[..header_len - 1], header_len + lens.1), None);
+
+        // Whoever adds the payload to what was left has the checksum.
+        let mut frame = headers.clone();
+        run::set_payload_len(&mut frame, payload.len());
+        frame.extend_from_slice(&payload);
+        let mut finished = frame.clone();
+        encap.finish(&mut finished);
+        run::leave_checksum(&mut frame[..header_len]);
+        let checksum = match !sum_words(&frame[header_len - UDP_LEN..], 0) {
+            0 => 0xffff,
+            checksum => checksum,
+        };
+        frame[header_len - 2..header_len].copy_from_slice(&checksum.to_be_bytes());
+        prop_assert_eq!(frame, finished);
+    }
+
+    #[test]
+    fn frames_that_differ_beside_their_lengths_are_not_alike(
+        encap in any_encap(),
+        at in any::<proptest::sample::Index>(),
+        bit in 0..8_u8,
+    ) {
+        let header_len = encap.header_len();
+        let mut headers = vec![0; header_len];
+        encap.emit(&mut headers, 7);
+        let mut other = headers.clone();
+        let at = at.index(header_len);
+        other[at] ^= 1 << bit;
+        let follows = match header_len {
+            42 => (16..18).contains(&at) || (24..26).contains(&at) || at >= 38,
+            _ => (18..20).contains(&at) || at >= 58,
+        };
+        prop_assert_eq!(run::are_alike(&headers, &other, header_len), follows);
+    }
+}

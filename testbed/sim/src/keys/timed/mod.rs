@@ -2,9 +2,9 @@
 //! over a table takes, in virtual time. Nothing is lost here, and nobody dies.
 //!
 //! A host's port has a thread: what wakes it (a frame, a call, a timer) waits [`Costs::wake`], then
-//! it takes up to [`BURST_MAX`] frames, has the engine take them and sends what follows. Each frame
-//! takes [`Costs::frame`] at its sender and at its receiver, and between them what the links of
-//! [`Links`] make of it. Worker threads are those of an [`Application`]; each has a core of its
+//! it takes up to [`TURN_FRAMES_MAX`] frames, has the engine take them and sends what follows. Each
+//! frame takes [`Costs::frame`] at its sender and at its receiver, and between them what the links
+//! of [`Links`] make of it. Worker threads are those of an [`Application`]; each has a core of its
 //! own, as the port's thread has.
 //!
 //! Invariant: the same application, costs and links give the same run.
@@ -19,7 +19,6 @@ use weft_engine::random::Seed;
 use weft_engine::role::keys::{
     Home, HomeConfig, HomeStats, OwnStore, Process, ProcessConfig, TableError, To,
 };
-use weft_io::BURST_MAX;
 use weft_wire::Nanos;
 use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, UDP_LEN, UdpAddr};
 
@@ -28,6 +27,9 @@ pub use super::node::Heard;
 use crate::hash;
 use crate::links::{HostLink, Links};
 use crate::transcript::{Fingerprint, Transcript};
+
+/// Frames that a host takes at once: what a DPDK device gives.
+const TURN_FRAMES_MAX: usize = 32;
 
 /// What things take at a host.
 #[derive(Clone, Copy, Debug)]
@@ -203,7 +205,7 @@ impl World {
     fn happen(&mut self, what: What, application: &mut impl Application) {
         match what {
             What::Begin(host) => {
-                let count = self.hosts[host].inbox.len().min(BURST_MAX);
+                let count = self.hosts[host].inbox.len().min(TURN_FRAMES_MAX);
                 self.hosts[host].turn = Turn::Working { is_rung: false };
                 let span = self.costs.frame.0 * count as u64;
                 self.at(self.now.saturating_add(Nanos(span)), What::Turn(host, count));

@@ -1,7 +1,7 @@
 //! Rounds of allreduce: windows, repeats, congestion, pace.
 
 use proptest::prelude::*;
-use weft_wire::header::Kind;
+use weft_wire::header::{HEADER_LEN, Kind};
 use weft_wire::hello::Integrity;
 
 use super::*;
@@ -167,7 +167,9 @@ fn steps_go_in_batches_where_a_port_merges_frames() {
     for (batch, chunks, bursts) in [(1, 300, 200..301), (8, 300, 20..50), (8, 3, 1..2)] {
         let mut sim = Sim::new(2, 64, 1);
         for rank in 0..2 {
-            sim.replace(rank, WorkerConfig { batch, ..config(rank) }, 70 + rank as u64);
+            // The chunks of the box have four elements.
+            let batch_bytes = batch * (42 + HEADER_LEN + 4 * 4);
+            sim.replace(rank, WorkerConfig { batch_bytes, ..config(rank) }, 70 + rank as u64);
         }
         sim.connect();
         let times = alloc::rc::Rc::new(core::cell::RefCell::new(Vec::new()));
