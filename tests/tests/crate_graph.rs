@@ -38,6 +38,15 @@ fn built() -> Graph {
         .collect()
 }
 
+/// Names of our crates that a build of `name` with its default features leaves out.
+fn optional(name: &str) -> BTreeSet<String> {
+    let file = root().join("dataplane").join(name).join("Cargo.toml");
+    let text = std::fs::read_to_string(file).expect("it is there");
+    let lines = text.lines().filter(|line| line.contains("optional = true"));
+    let names = lines.filter_map(|line| line.split_once(' ').map(|(name, _)| name));
+    names.filter_map(|name| name.strip_prefix("weft-").map(str::to_owned)).collect()
+}
+
 /// The rows of the table "crate | sees", names in backquotes.
 fn documented() -> Graph {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
@@ -74,6 +83,18 @@ fn nothing_that_decides_sees_io() {
         assert!(!graph[name].contains("engine"), "weft-{name} must not see the engines");
     }
     for (name, sees) in &graph {
-        assert!(!sees.contains("dpdk") || name == "node", "weft-{name} must not link DPDK");
+        let may = name == "node" || name == "client";
+        assert!(!sees.contains("dpdk") || may, "weft-{name} must not link DPDK");
+    }
+}
+
+/// A training program, and a node, build where there is no libdpdk.
+#[test]
+fn dpdk_is_linked_by_a_feature_alone() {
+    for name in ["client", "node"] {
+        assert!(optional(name).contains("dpdk"), "weft-{name} must not need DPDK");
+        let file = root().join("dataplane").join(name).join("Cargo.toml");
+        let text = std::fs::read_to_string(file).expect("it is there");
+        assert!(!text.contains("default = ["), "weft-{name} has no feature by default");
     }
 }

@@ -6,11 +6,16 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weft_client::keys::{KeyConfig, KeySession};
+use weft_client::push::{Outcome, PushConfig, PushSession};
 use weft_client::{Config, Error, Io, Session};
-use weft_config::node::{self, JobSection, NodeConfig, PortSection, RowSection};
+use weft_config::node::{
+    self, JobSection, KeysSection, NodeConfig, PortSection, RowSection, ServerSection,
+};
 use weft_config::to_toml;
 use weft_io::Port as _;
 use weft_testbed::lab::topology::{LinkEnd, Star, Topology};
@@ -87,8 +92,13 @@ impl Lab {
         };
         let config =
             NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..NodeConfig::new(port) };
+        self.start_as(&config);
+    }
+
+    /// Starts a box of this file.
+    fn start_as(&mut self, config: &NodeConfig) {
         let file = self.directory.path().join("node.toml");
-        std::fs::write(&file, to_toml(&config)).expect("a file in a temporary directory");
+        std::fs::write(&file, to_toml(config)).expect("a file in a temporary directory");
         self.nodes.push(spawn(&self.namespace("a0"), &file));
     }
 
@@ -184,6 +194,98 @@ fn unreachables(lab: &Lab, host: &str) -> u64 {
     let mut counters = names.split(' ').zip(counts.split(' '));
     let found = counters.find(|(name, _)| *name == "OutDestUnreachs");
     found.expect("a counter").1.parse().expect("a number")
+}
+
+/// Waits until `count` have come here.
+fn meet(here: &AtomicUsize, count: usize) {
+    here.fetch_add(1, Ordering::Relaxed);
+    let begun = Instant::now();
+    while here.load(Ordering::Relaxed) < count {
+        assert!(begun.elapsed() < PATIENCE, "somebody does not come");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Rows go from process to process, so each has several next hops.
+#[test]
+fn rows_move_between_processes_on_interfaces() {
+    const KEYS: u32 = 20;
+    const ROUNDS: u16 = 30;
+    let test = "rows_move_between_processes_on_interfaces";
+    let Some(mut lab) = Lab::up(test, "rows", 3, false) else { return };
+    let hosts = ["w0", "w1", "w2"];
+    let processes = hosts.map(|host| SocketAddr::from((lab.ip(host), 7000))).to_vec();
+    let keys = KeysSection::new(0, 8, KEYS, processes.clone());
+    let port = PortSection::new(node::Io::Udp, lab.ip("a0"));
+    lab.start_as(&NodeConfig { keys: vec![keys], ..NodeConfig::new(port) });
+    let (done, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    together(3, |me| {
+        let config = KeyConfig {
+            // Two on their interfaces, and one behind its kernel.
+            io: if me == 2 { Io::Udp } else { Io::AfPacket },
+            connect_timeout: PATIENCE,
+            ..KeyConfig::new(lab.box_addr(), processes.clone(), me, 8, KEYS)
+        };
+        lab.within(hosts[usize::from(me)], || {
+            let session = KeySession::connect(&config).unwrap_or_else(|error| panic!("{error}"));
+            for round in 0..ROUNDS {
+                let mine = [u64::from(round + u16::from(me)) % u64::from(KEYS)];
+                session.localize(&mine).expect("it moves here");
+                for key in 0..u64::from(KEYS) {
+                    session.push(&[key], &[1.0; 8]).expect("the row is somewhere");
+                }
+            }
+            meet(&done, 3);
+            let all: Vec<u64> = (0..u64::from(KEYS)).collect();
+            let mut rows = vec![0.0; all.len() * 8];
+            session.pull(&all, &mut rows).expect("all are here");
+            assert!(rows.iter().all(|value| *value == f32::from(3 * ROUNDS)), "{rows:?}");
+            assert!(session.statistics().process.rows_taken > 0, "rows have moved");
+            // Rows that are here would be lost to the others.
+            meet(&seen, 3);
+        });
+    });
+}
+
+#[test]
+fn updates_are_pushed_from_an_interface() {
+    const PARAMETERS: usize = 5_000;
+    const UPDATES: u8 = 10;
+    let test = "updates_are_pushed_from_an_interface";
+    let Some(mut lab) = Lab::up(test, "push", 2, false) else { return };
+    let hosts = ["w0", "w1"];
+    let workers = hosts.map(|host| SocketAddr::from((lab.ip(host), 7000)));
+    let server = ServerSection::new(0, workers.to_vec(), PARAMETERS);
+    let port = PortSection::new(node::Io::Udp, lab.ip("a0"));
+    lab.start_as(&NodeConfig { server: vec![server], ..NodeConfig::new(port) });
+    together(2, |rank| {
+        let config = PushConfig {
+            connect_timeout: PATIENCE,
+            io: if rank == 0 { Io::AfPacket } else { Io::Udp },
+            ..PushConfig::new(workers[usize::from(rank)], lab.box_addr()).rank(rank)
+        };
+        lab.within(hosts[usize::from(rank)], || {
+            let mut session = PushSession::connect(&config).unwrap_or_else(|e| panic!("{e}"));
+            let mut model = vec![0.0; PARAMETERS];
+            for _ in 0..UPDATES {
+                let version = session.pull(&mut model).expect("a model");
+                let update: Vec<f32> =
+                    (0_u16..).take(PARAMETERS).map(|at| f32::from(at % 100)).collect();
+                let outcome = session.push(&update, version).expect("it goes").wait();
+                assert!(matches!(outcome, Ok(Outcome::Committed { .. })), "{outcome:?}");
+            }
+            // A pull may be of a version that was being sent already.
+            let begun = Instant::now();
+            let last = u64::from(2 * UPDATES);
+            while session.pull(&mut model).expect("a model").0 < last {
+                assert!(begun.elapsed() < PATIENCE, "the other's updates do not come");
+            }
+            for (value, at) in model.iter().zip(0_u16..) {
+                assert_eq!(*value, f32::from(2 * u16::from(UPDATES) * (at % 100)), "at {at}");
+            }
+            session.close().expect("all is done");
+        });
+    });
 }
 
 #[test]

@@ -47,7 +47,8 @@ pub enum Io {
     Auto,
     /// The kernel's UDP sockets.
     Udp,
-    /// Memory shared with the aggregator, or an error that says why not.
+    /// Memory shared with the aggregator, or an error that says why not. Waits for the aggregator
+    /// to start, for [`Config::connect_timeout`].
     Shm,
     /// Packet sockets on the interface that has the worker's address, or on [`Config::interface`].
     /// Needs CAP_NET_RAW. Past the kernel's UDP, but through its packet filters: less CPU a frame.

@@ -30,6 +30,40 @@ pub enum Error {
     /// Frames could not be sent and received on an interface.
     #[error("could not open this worker's port on an interface")]
     AfPacket(#[source] AfPacketError),
+    /// This machine lacks something that DPDK needs.
+    #[cfg(feature = "dpdk")]
+    #[error("could not start DPDK: {0}")]
+    DpdkLacks(String),
+    /// EAL refused.
+    #[cfg(feature = "dpdk")]
+    #[error("could not start DPDK")]
+    Eal(#[source] weft_dpdk::EalError),
+    /// A DPDK device could not be opened.
+    #[cfg(feature = "dpdk")]
+    #[error("could not open this worker's DPDK device")]
+    Dpdk(#[source] weft_dpdk::PortError),
+    /// A memif has no peer.
+    #[cfg(feature = "dpdk")]
+    #[error(
+        "could not open {device} within connect_timeout: nobody serves its socket, or not its id; \
+         start the box whose memif has `role=server` there"
+    )]
+    NoMemif {
+        /// The device.
+        device: String,
+    },
+    /// The kernel has the address that a worker on a DPDK device is to have for itself.
+    #[cfg(feature = "dpdk")]
+    #[error(
+        "the kernel has {ip} on {interface} and would answer beside the DPDK device: `ip address \
+         flush dev {interface}`, or give the worker another address"
+    )]
+    KernelAnswers {
+        /// The worker's address.
+        ip: IpAddr,
+        /// Who has it.
+        interface: String,
+    },
     /// No interface has the worker's address, and none was named.
     #[error(
         "no interface of this network namespace has {ip}: `ip address` lists what they have; for \

@@ -21,6 +21,8 @@
 //! | [`Session`] | one life of one worker; blocking calls, one round at a time |
 //! | [`Background`] | a session in a thread of its own, and a [`Ticket`] for each sum under way |
 //! | [`WorkerPort`] | UDP sockets, memory shared with an aggregator of this host, or an interface |
+//! | [`leaf`] | a box in a worker's process: the workers of one host sum before one sum leaves it |
+//! | `dpdk` | sessions over DPDK devices, with the feature of that name |
 //! | [`hosted`] | a worker's own part as a host, on ports without a kernel |
 //! | [`Error`] | why not; names the members that are missing |
 //! | [`checkpoint`] | what a job keeps of itself, to begin again with as many workers or others |
@@ -36,11 +38,14 @@
 pub mod background;
 pub mod checkpoint;
 mod config;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 mod error;
 mod group;
 pub mod hosted;
 mod io;
 pub mod keys;
+pub mod leaf;
 mod many;
 mod messages;
 mod narrow;

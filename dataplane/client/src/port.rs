@@ -1,7 +1,9 @@
 //! The port of a worker: which one, and opening it.
 
 use std::fmt;
-use std::time::Duration;
+use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Listens};
 use weft_io::nic::interface_with;
@@ -42,9 +44,9 @@ impl WorkerPort {
         let open_shm = || ShmPort::open(&shm_config(config));
         let open_udp = || UdpPort::open(&udp_config(config)).map_err(Error::Port).map(Kind::Udp);
         let (kind, fallback) = match config.io {
-            Io::Shm => (Kind::Shm(open_shm().map_err(Error::Shm)?), None),
+            Io::Shm => (Kind::Shm(await_shm(config).map_err(Error::Shm)?), None),
             Io::Udp => (open_udp()?, None),
-            Io::AfPacket => (open_af_packet(config).map(Kind::AfPacket)?, None),
+            Io::AfPacket => (open_af_packet(config, false).map(Kind::AfPacket)?, None),
             Io::Auto if !ShmPort::is_offered(config.aggregator) => (open_udp()?, None),
             Io::Auto => match open_shm() {
                 Ok(port) => (Kind::Shm(port), None),
@@ -52,6 +54,22 @@ impl WorkerPort {
             },
         };
         Ok(Self { kind, fallback })
+    }
+
+    /// Opens the port of a session that sends to several hosts: UDP sockets or an interface.
+    /// `config.aggregator` is one of them.
+    pub(crate) fn open_to_many(config: &Config) -> Result<Self, Error> {
+        let kind = match config.io {
+            Io::Auto | Io::Udp => {
+                UdpPort::open(&udp_config(config)).map_err(Error::Port).map(Kind::Udp)?
+            }
+            Io::AfPacket => open_af_packet(config, true).map(Kind::AfPacket)?,
+            Io::Shm => {
+                let problem = "is Shm, which reaches one box, and this session has several";
+                return Err(Error::Config { field: "io", problem });
+            }
+        };
+        Ok(Self { kind, fallback: None })
     }
 
     /// Why the session does without the shared memory that the aggregator offers; `None` where it
@@ -81,6 +99,9 @@ impl WorkerPort {
 /// Long enough for a worker that waits for its core, short enough for a box that has begun anew.
 const SHM_RTO_MIN: Duration = Duration::from_millis(100);
 
+/// Between two calls at a rendezvous where nobody is yet.
+const CALL_AGAIN: Duration = Duration::from_millis(10);
+
 fn udp_config(config: &Config) -> UdpConfig {
     UdpConfig {
         socket_count: usize::from(config.lanes),
@@ -102,8 +123,21 @@ fn shm_config(config: &Config) -> ShmConfig {
     }
 }
 
+/// Opens the memory that a box of this host shares, once it does: it may start after the worker.
+fn await_shm(config: &Config) -> Result<ShmPort, ShmError> {
+    let begun = Instant::now();
+    loop {
+        match ShmPort::open(&shm_config(config)) {
+            Err(ShmError::NoBox { .. }) if begun.elapsed() < config.connect_timeout => {
+                thread::sleep(CALL_AGAIN);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Opens the interface, beside the kernel where that has the worker's address.
-fn open_af_packet(config: &Config) -> Result<HostedPort<AfPacketPort>, Error> {
+fn open_af_packet(config: &Config, many: bool) -> Result<HostedPort<AfPacketPort>, Error> {
     let ip = config.local.ip();
     let kernels = interface_with(ip);
     let interface = config.interface.clone().or_else(|| kernels.clone());
@@ -130,10 +164,21 @@ fn open_af_packet(config: &Config) -> Result<HostedPort<AfPacketPort>, Error> {
         return Err(Error::LinkMtu { interface, mtu: config.mtu, limit });
     }
     let has_kernel = kernels.is_some();
-    let router = || router_to(config.aggregator.ip(), &interface).filter(|_| has_kernel);
-    let next_hop = config.router.or_else(router).unwrap_or_else(|| config.aggregator.ip());
-    let host = HostConfig { ip, next_hop, mtu: config.mtu, answers: !has_kernel };
-    let port = HostedPort::new(port, &host)?;
+    let (own_router, device) = (config.router, interface.clone());
+    let next_hop = move |to: IpAddr| {
+        let router = || router_to(to, &device).filter(|_| has_kernel);
+        own_router.or_else(router).unwrap_or(to)
+    };
+    let host = HostConfig {
+        ip,
+        next_hop: next_hop(config.aggregator.ip()),
+        mtu: config.mtu,
+        answers: !has_kernel,
+    };
+    let port = match many {
+        true => HostedPort::to_many(port, &host, Box::new(next_hop)),
+        false => HostedPort::new(port, &host)?,
+    };
     if !has_kernel {
         return Ok(port);
     }

@@ -51,7 +51,6 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use weft_engine::role::push::Pusher;
 use weft_io::Port;
 use weft_io::nic::Carried;
-use weft_io::udp::{UdpConfig, UdpPort};
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 
@@ -63,6 +62,8 @@ pub use weft_rpc::tls::TlsFiles;
 
 use driver::Setup;
 use message::{Mailbox, Message, Permit, PullOrder, PushOrder, Ready, Shared};
+
+use crate::port::WorkerPort;
 
 /// What became of an update.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -132,19 +133,16 @@ pub struct PushSession {
 }
 
 impl PushSession {
-    /// Opens the channel to the server, over a UDP socket, and registers with the controller if
+    /// Opens the channel to the server, over a UDP socket or an interface
+    /// ([`PushConfig::io`]), and registers with the controller if
     /// there is one. A controller that does not answer within its `silence` is done without.
     ///
     /// # Errors
     /// [`PushError`], within `connect_timeout` when the server does not answer or full datagrams
     /// do not reach it; [`PushError::Controller`] when the controller refuses this worker.
     pub fn connect(config: &PushConfig) -> Result<Self, PushError> {
-        let mut udp = UdpConfig::new(config.local);
-        udp.mtu = usize::from(config.mtu);
-        udp.offload = config.offload;
         // What protects a job's chunks the hosts of its channels say.
-        udp.ipv4_checksum = true;
-        let port = UdpPort::open(&udp).map_err(|error| PushError::Port(Arc::new(error)))?;
+        let port = WorkerPort::open_to_many(&config.of_port())?;
         Self::over(port, config)
     }
 

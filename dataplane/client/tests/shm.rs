@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_client::{Config, Error, Io, Session};
 use weft_control::SumOrder;
@@ -166,7 +166,10 @@ fn sums_are_exact_over_memory_that_loses_doubles_and_mixes_up() {
 #[test]
 fn who_insists_on_memory_is_told_why_not_and_who_does_not_goes_on() {
     let nobody: SocketAddr = "127.0.0.1:9".parse().unwrap();
-    let config = Config::new("127.0.0.1:24320".parse().unwrap(), nobody).io(Io::Shm);
+    let config = Config {
+        connect_timeout: Duration::from_millis(200),
+        ..Config::new("127.0.0.1:24320".parse().unwrap(), nobody).io(Io::Shm)
+    };
     let error = Session::connect(&config).unwrap_err();
     assert!(matches!(error, Error::Shm(ShmError::NoBox { .. })), "{error:?}");
 

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `args` | EAL's command line from typed settings |
 //! | `eal` | start and end of EAL, lcores, device listing |
+//! | [`preflight`] | what this machine lacks for EAL's arguments |
 //! | `port` | [`DpdkPort::open`] and one [`DpdkQueue`] (a [`weft_io::Port`]) per queue and lcore |
 //! | `mempool`, `mbuf` | buffers, and who may write which of their bytes |
 //! | `sys`, `shim/` | the C ABI; the only file set that knows DPDK's structures |
@@ -44,6 +45,7 @@ mod eal;
 mod mbuf;
 mod mempool;
 mod port;
+pub mod preflight;
 mod sys;
 
 pub use args::{EalArgs, Memory};

@@ -16,6 +16,14 @@ pub fn interface_with(ip: IpAddr) -> Option<String> {
     addresses().find_map(|(name, address)| (address == ip).then_some(name))
 }
 
+/// True if this machine (this network namespace) has the interface.
+#[must_use]
+pub fn has_interface(name: &str) -> bool {
+    // Unlike /sys, /proc/net follows the network namespace without a new mount.
+    let Ok(table) = std::fs::read_to_string("/proc/net/dev") else { return true };
+    table.lines().filter_map(|line| line.split_once(':')).any(|(known, _)| known.trim() == name)
+}
+
 /// An address of the kernel's on a link, to send and receive with beside a port: `ip` itself, else
 /// the first of `device` in the same family. None on the loopback, which is no host's own link.
 #[must_use]

@@ -10,14 +10,18 @@
 //! | [`SteeredPort`] | hands frames between lanes |
 //! | [`DrawTape`] | keeps what an engine draws |
 //! | [`Wrapped`] | puts captures and faults around a port |
+//! | [`Idle`] | decides when a lane sleeps |
+//! | [`buffers`] | decides how much a box's sockets have to hold |
 //!
 //! Nothing here opens a port, starts a thread or reads a clock.
 #![forbid(unsafe_code)]
 
 mod assemble;
 mod breath;
+pub mod buffers;
 mod draws;
 mod engine;
+mod idle;
 mod keys;
 mod settings;
 mod steer;
@@ -28,6 +32,7 @@ pub use assemble::LanePorts;
 pub use breath::{AggregatorLane, HostSide, LaneStats, RoleLane};
 pub use draws::DrawTape;
 pub use engine::LaneEngine;
+pub use idle::Idle;
 pub use keys::{Homes, Keyed};
 pub use settings::{KeyTable, Settings};
 pub use steer::LaneMap;

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weft_config::node::{DpdkSection, NodeConfig, PortSection};
-use weft_dpdk::{DpdkPort, EalArgs, Lcore, Mbuf, Memory, Mempool, PortConfig, PortError, PortId};
+use weft_dpdk::{
+    DpdkPort, EalArgs, Lcore, Mbuf, Memory, Mempool, PortConfig, PortError, PortId, preflight,
+};
 pub use weft_dpdk::{DpdkQueue, Eal};
 use weft_io::shm::ShmHost;
 use weft_io::{Port, PortInfo};
@@ -205,26 +207,10 @@ fn generated(section: &DpdkSection) -> EalArgs {
 /// What EAL would report in many lines, or not at all.
 fn preflight(args: &[String], port: &PortSection) -> Result<(), NodeError> {
     let refuse = |line: String| Err(NodeError::Environment(line));
-    let needs_huge = !args.iter().any(|arg| arg == "--no-huge");
-    if needs_huge && environment::free_hugepages() == Some(0) {
-        return refuse(
-            "no hugepage is free: `echo 512 > /proc/sys/vm/nr_hugepages` as root, or set \
-             dpdk.no_huge = true (virtual devices only)"
-                .to_owned(),
-        );
+    if let Some(line) = preflight::lacks(args) {
+        return refuse(line);
     }
-    for interface in args.iter().filter_map(|arg| packet_interface(arg)) {
-        if !environment::has_interface(interface) {
-            return refuse(format!(
-                "net_af_packet: no interface {interface} in this network namespace; see `ip link`"
-            ));
-        }
-        if !environment::may_open_packet_sockets() {
-            return refuse(format!(
-                "net_af_packet on {interface} needs CAP_NET_RAW: run as root, or `setcap \
-                 cap_net_raw+ep` this binary"
-            ));
-        }
+    for interface in preflight::packet_interfaces(args) {
         if let Some(line) = environment::mtu_problem(interface, port.mtu) {
             return refuse(line);
         }
@@ -233,13 +219,6 @@ fn preflight(args: &[String], port: &PortSection) -> Result<(), NodeError> {
         return refuse(line);
     }
     Ok(())
-}
-
-/// The kernel interface that a `net_af_packet` argument names.
-fn packet_interface(arg: &str) -> Option<&str> {
-    let devargs = arg.strip_prefix("--vdev=").unwrap_or(arg);
-    let options = devargs.strip_prefix("net_af_packet")?.split(',');
-    options.into_iter().find_map(|option| option.strip_prefix("iface="))
 }
 
 fn device(eal: &Eal, section: &PortSection) -> Result<PortId, NodeError> {
@@ -274,16 +253,6 @@ const ROOM_MIN: u16 = 2048 + 128;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_interface_of_an_af_packet_device_is_found() {
-        assert_eq!(
-            packet_interface("--vdev=net_af_packet0,iface=veth0,blocksz=4096"),
-            Some("veth0")
-        );
-        assert_eq!(packet_interface("net_af_packet1,iface=eth1"), Some("eth1"));
-        assert_eq!(packet_interface("--vdev=net_null0,iface=eth1"), None);
-    }
 
     #[test]
     fn generated_arguments_follow_the_section() {

@@ -11,13 +11,12 @@ use crossbeam_queue::ArrayQueue;
 use weft_config::node::IdleSection;
 use weft_io::Port;
 use weft_io::shm::ShmCounts;
-use weft_lane::{LaneEngine, LanePort, RoleLane};
+use weft_lane::{Idle, LaneEngine, LanePort, RoleLane};
 use weft_wire::Nanos;
 
 use crate::control::NodeControl;
 use crate::durable::Keeper;
 use crate::host::Host;
-use crate::idle::Idle;
 use crate::record::Notes;
 use crate::stats::{EngineSnapshot, LaneSnapshot};
 use crate::tally;

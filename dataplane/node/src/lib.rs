@@ -11,8 +11,6 @@
 //! | [`node`] | opens the port, runs the lanes, ends them |
 //! | [`record`] | keeps what the engines met, and what they began with |
 //! | [`lane`] | one lane's thread |
-//! | `buffers` | decides how much a box's sockets have to hold |
-//! | [`idle`] | decides when a lane sleeps |
 //! | [`host`] | ARP, NDP and ping through smoltcp |
 //! | [`environment`] | finds out before the start why a start would fail |
 //! | [`error`] | why a node did not run |
@@ -27,7 +25,6 @@
 
 pub mod agent;
 pub mod bands;
-mod buffers;
 pub mod cli;
 pub mod config;
 pub mod control;
@@ -37,7 +34,6 @@ pub mod durable;
 pub mod environment;
 pub mod error;
 pub mod host;
-pub mod idle;
 pub mod lane;
 pub mod model;
 pub mod node;

@@ -23,11 +23,10 @@ use weft_io::shm::ShmHost;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Port, PortInfo};
 use weft_kernel::Kernels;
-use weft_lane::{AggregatorLane, Keyed, LanePort, RelayPort, RoleLane, Settings, Wrapped};
+use weft_lane::{AggregatorLane, Keyed, LanePort, RelayPort, RoleLane, Settings, Wrapped, buffers};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 use weft_wire::{JobId, Nanos};
 
-use crate::buffers;
 use crate::control::NodeControl;
 use crate::durable::{JournalLink, Stored};
 use crate::environment;

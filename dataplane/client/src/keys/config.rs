@@ -1,6 +1,6 @@
 //! Which table, which of its processes, and where the others are.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use weft_wire::frame::{IPV4_LEN, IPV6_LEN, UDP_LEN, UdpAddr};
 use weft_wire::{JobId, MacAddr, Nanos};
 
 use super::KeyError;
+use crate::config::{Config, Io};
 
 /// A process's configuration. Build it with [`KeyConfig::new`] and the methods named after the
 /// fields. Table, keys, processes and MTU are as the home box and all processes have them.
@@ -37,6 +38,13 @@ pub struct KeyConfig {
     pub mtu: u16,
     /// As [`crate::Config::offload`]. Default true.
     pub offload: bool,
+    /// Which port: [`Io::Udp`], which [`Io::Auto`] is here, or [`Io::AfPacket`]; processes share
+    /// memory with none of the others.
+    pub io: Io,
+    /// As [`crate::Config::interface`].
+    pub interface: Option<String>,
+    /// As [`crate::Config::router`]; by default the kernel's routes, for the home and each process.
+    pub router: Option<IpAddr>,
     /// Frame buffers of the port, of `mtu + 14` bytes each. Default 4096.
     pub frame_count: usize,
     /// DSCP of this process's frames, 0 to 63, as the home's file has it. Default 0.
@@ -128,6 +136,9 @@ impl KeyConfig {
             key_count,
             mtu: 1500,
             offload: true,
+            io: Io::Auto,
+            interface: None,
+            router: None,
             frame_count: 4096,
             dscp: 0,
             bulk_dscp: None,
@@ -160,6 +171,19 @@ impl KeyConfig {
         on_loss: OnLoss,
         connect_timeout: Duration,
         call_timeout: Duration,
+    }
+
+    /// What its port is opened with, once it was [checked](Self::check).
+    pub(super) fn of_port(&self) -> Config {
+        Config {
+            io: self.io,
+            interface: self.interface.clone(),
+            router: self.router,
+            mtu: self.mtu,
+            offload: self.offload,
+            frame_count: self.frame_count,
+            ..Config::new(self.processes[usize::from(self.me)], self.home)
+        }
     }
 
     /// The table, as its home has it.

@@ -8,6 +8,8 @@ use super::parts::TableFileError;
 use weft_engine::role::keys::{CallError, TableError};
 use weft_io::udp::UdpError;
 
+use crate::error::Error;
+
 /// Why a call failed. What of it concerned other keys may have happened.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -26,6 +28,9 @@ pub enum KeyError {
     /// The local UDP port could not be opened.
     #[error("could not open this process's port: {0}")]
     Port(Arc<UdpError>),
+    /// A port that is not UDP's could not be opened.
+    #[error(transparent)]
+    Open(Arc<Error>),
     /// The operating system gave no random seed.
     #[error("could not get a random seed from the operating system: {0}")]
     Random(getrandom::Error),
@@ -151,3 +156,14 @@ impl std::fmt::Display for Keys<'_> {
 
 /// Keys that a message shows.
 const SHOWN_MAX: usize = 8;
+
+/// Why there is no port.
+impl From<Error> for KeyError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Port(error) => Self::Port(Arc::new(error)),
+            Error::Config { field, problem } => Self::Config { field, problem },
+            error => Self::Open(Arc::new(error)),
+        }
+    }
+}

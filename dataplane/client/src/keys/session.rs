@@ -10,7 +10,6 @@ use std::time::Instant;
 use crossbeam_channel::bounded;
 use weft_engine::role::keys::{CallError, Op, Process, ProcessStats, TableConfig};
 use weft_io::Port;
-use weft_io::udp::{UdpConfig, UdpPort};
 use weft_wire::Nanos;
 use weft_wire::frame::UdpAddr;
 
@@ -22,6 +21,7 @@ use super::driver::Driver;
 use super::latency::{KeyLatencies, Latencies, Timed};
 use super::shared::{Engine, Shared};
 use super::store::SharedStore;
+use crate::port::WorkerPort;
 
 /// A process of a table of rows; its worker threads share it by reference. Rows that are here when
 /// it is dropped are lost with it: drop it when all processes are done.
@@ -77,20 +77,15 @@ impl Wish<'_> {
 }
 
 impl KeySession {
-    /// Joins the table over a UDP socket at this process's address. Returns when all processes
+    /// Joins the table over a UDP socket at this process's address, or over its interface
+    /// ([`KeyConfig::io`]). Returns when all processes
     /// have joined.
     ///
     /// # Errors
     /// [`KeyError`], within `connect_timeout`.
     pub fn connect(config: &KeyConfig) -> Result<Self, KeyError> {
         config.check()?;
-        let port = UdpPort::open(&UdpConfig {
-            mtu: usize::from(config.mtu),
-            offload: config.offload,
-            frame_count: config.frame_count,
-            ..UdpConfig::new(config.processes[usize::from(config.me)])
-        });
-        Self::over(port.map_err(|error| KeyError::Port(Arc::new(error)))?, config)
+        Self::over(WorkerPort::open_to_many(&config.of_port())?, config)
     }
 
     /// Joins the table over a port of the caller's.

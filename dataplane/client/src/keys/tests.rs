@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use weft_engine::role::keys::TableError;
 
 use super::*;
+use crate::config::Io;
 
 fn config() -> KeyConfig {
     let addr = |host| SocketAddr::from(([127, 0, 0, host], 4000));
@@ -44,4 +45,22 @@ fn a_message_shows_a_few_keys_and_counts_the_others() {
     let expected = "the rows of keys 0, 1, 2, 3, 4, 5, 6, 7 and 3 more are lost with the process \
                     that had them: restart the job";
     assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_port_that_cannot_be_is_refused_by_name() {
+    let config = |io, ip: [u8; 4]| {
+        let processes = vec![SocketAddr::from((ip, 24_851))];
+        KeyConfig { io, ..KeyConfig::new("127.0.0.1:9".parse().unwrap(), processes, 0, 4, 1) }
+    };
+    let refused = |config: &KeyConfig| KeySession::connect(config).expect_err("it is refused");
+    let shared = refused(&config(Io::Shm, [127, 0, 0, 1]));
+    assert!(matches!(shared, KeyError::Config { field: "io", .. }), "{shared:?}");
+    let loopback = refused(&config(Io::AfPacket, [127, 0, 0, 1]));
+    assert!(matches!(loopback, KeyError::Config { field: "local", .. }), "{loopback:?}");
+    // 192.0.2.1 is nobody's.
+    let nowhere = refused(&config(Io::AfPacket, [192, 0, 2, 1]));
+    assert!(nowhere.to_string().contains("no interface"), "{nowhere:?}");
+    let nobodys = refused(&config(Io::Udp, [192, 0, 2, 1]));
+    assert!(matches!(nobodys, KeyError::Port(_)), "{nobodys:?}");
 }

@@ -1,6 +1,6 @@
 //! Who a worker is, where its server and its controller are, and how patient it is.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use weft_engine::role::push::PusherConfig;
@@ -10,6 +10,7 @@ use weft_wire::header::ElementType;
 use weft_wire::{JobId, MacAddr, Rank};
 
 use super::PushError;
+use crate::config::{Config, Io};
 
 /// What travels for each number of an update. Models come back as f32 always.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -93,6 +94,13 @@ pub struct PushConfig {
     /// Whether runs of frames cross the kernel as one message each: less CPU, but see
     /// [`weft_io::udp::UdpConfig::offload`] for where not. Default true.
     pub offload: bool,
+    /// Which port: [`Io::Udp`], which [`Io::Auto`] is here, or [`Io::AfPacket`]; a session with
+    /// several boxes shares memory with none.
+    pub io: Io,
+    /// As [`crate::Config::interface`].
+    pub interface: Option<String>,
+    /// As [`crate::Config::router`]; by default the kernel's routes, for each box.
+    pub router: Option<IpAddr>,
     /// Updates under way at a time; [`crate::push::PushSession::push`] waits beyond. Default 2.
     pub updates_open_max: usize,
     /// How often an update that was void is requested anew. Default 8.
@@ -132,6 +140,9 @@ impl PushConfig {
             controller: None,
             mtu: 1500,
             offload: true,
+            io: Io::Auto,
+            interface: None,
+            router: None,
             updates_open_max: 2,
             resends_max: 8,
             error_feedback: false,
@@ -173,6 +184,13 @@ impl PushConfig {
         self
     }
 
+    /// Sets the port.
+    #[must_use]
+    pub fn io(mut self, io: Io) -> Self {
+        self.io = io;
+        self
+    }
+
     /// Sets the MTU.
     #[must_use]
     pub fn mtu(mut self, mtu: u16) -> Self {
@@ -191,6 +209,19 @@ impl PushNumbers {
 }
 
 impl PushConfig {
+    /// What its port is opened with.
+    pub(super) fn of_port(&self) -> Config {
+        Config {
+            io: self.io,
+            interface: self.interface.clone(),
+            router: self.router,
+            mtu: self.mtu,
+            offload: self.offload,
+            frame_count: FRAMES,
+            ..Config::new(self.local, self.server)
+        }
+    }
+
     /// The engine's configuration for a port with this Ethernet address.
     ///
     /// # Errors
@@ -222,6 +253,9 @@ impl PushConfig {
         Ok(pusher)
     }
 }
+
+/// Buffers of its port.
+const FRAMES: usize = 1024;
 
 pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use weft_engine::role::push::PushFault;
 use weft_io::udp::UdpError;
 
+use crate::error::Error;
+
 /// Why a call failed. After any error but [`PushError::Config`] the session is over; a new
 /// [`crate::push::PushSession::connect`] begins a new life.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -21,6 +23,9 @@ pub enum PushError {
     /// The local UDP port could not be opened.
     #[error("could not open this worker's port")]
     Port(#[source] Arc<UdpError>),
+    /// A port that is not UDP's could not be opened.
+    #[error(transparent)]
+    Open(Arc<Error>),
     /// The operating system gave no random seed, or no thread.
     #[error("could not get {what} from the operating system: {cause}")]
     System {
@@ -41,4 +46,15 @@ pub enum PushError {
     /// The session has been closed.
     #[error("the session is closed")]
     Closed,
+}
+
+/// Why there is no port.
+impl From<Error> for PushError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Port(error) => Self::Port(Arc::new(error)),
+            Error::Config { field, problem } => Self::Config { field, problem },
+            error => Self::Open(Arc::new(error)),
+        }
+    }
 }

@@ -16,7 +16,8 @@ use weft_wire::{GroupId, JobId, MacAddr, Nanos};
 
 use super::message::{FromController, Job, Message, Permit, PushOrder, ToController};
 use super::updates::{Stage, Updates};
-use super::{ControllerConfig, Outcome, PushConfig, PushError, norm};
+use super::{ControllerConfig, Outcome, PushConfig, PushError, PushSession, norm};
+use crate::config::Io;
 
 const PARAMETERS: usize = 600;
 const SECOND: Nanos = Nanos(1_000_000_000);
@@ -269,4 +270,22 @@ fn the_norm_is_summed_in_double_precision() {
     assert!(norm(&[f32::MAX, f32::MAX]).is_finite());
     assert!(!norm(&[1.0, f32::NAN]).is_finite());
     assert!(!norm(&[f32::INFINITY]).is_finite());
+}
+
+#[test]
+fn a_port_that_cannot_be_is_refused_by_name() {
+    let config = |io, ip: [u8; 4]| {
+        let server = "127.0.0.1:9".parse().unwrap();
+        PushConfig::new((ip, 24_850).into(), server).io(io)
+    };
+    let refused = |config: &PushConfig| PushSession::connect(config).expect_err("it is refused");
+    let shared = refused(&config(Io::Shm, [127, 0, 0, 1]));
+    assert!(matches!(shared, PushError::Config { field: "io", .. }), "{shared:?}");
+    let loopback = refused(&config(Io::AfPacket, [127, 0, 0, 1]));
+    assert!(matches!(loopback, PushError::Config { field: "local", .. }), "{loopback:?}");
+    // 192.0.2.1 is nobody's.
+    let nowhere = refused(&config(Io::AfPacket, [192, 0, 2, 1]));
+    assert!(nowhere.to_string().contains("no interface"), "{nowhere:?}");
+    let nobodys = refused(&config(Io::Udp, [192, 0, 2, 1]));
+    assert!(matches!(nobodys, PushError::Port(_)), "{nobodys:?}");
 }

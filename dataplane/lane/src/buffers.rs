@@ -9,7 +9,8 @@ use weft_wire::header::HEADER_LEN;
 
 /// Bytes to ask for: what the members of all rows may have under way together, at least
 /// `configured`, at most [`ASKED_MAX`]. The kernel doubles it for its own book-keeping.
-pub(crate) fn asked(table: &BoxConfig, configured: usize) -> usize {
+#[must_use]
+pub fn asked(table: &BoxConfig, configured: usize) -> usize {
     let under_way = table.rows.iter().map(|row| {
         let chunk = usize::from(row.elements) * row.element_type.len_bytes();
         row.members.len() * usize::from(row.window) * (HEADER_LEN + chunk + OVERHEAD)
@@ -18,7 +19,8 @@ pub(crate) fn asked(table: &BoxConfig, configured: usize) -> usize {
 }
 
 /// What to say when the kernel granted less than was asked for.
-pub(crate) fn shortfall(granted: GrantedBuffers, asked: usize) -> Option<String> {
+#[must_use]
+pub fn shortfall(granted: GrantedBuffers, asked: usize) -> Option<String> {
     let rx_bytes = granted.rx_bytes / 2;
     (rx_bytes < asked).then(|| {
         format!(
