@@ -107,7 +107,10 @@ pub enum ShmError {
         addr: SocketAddr,
     },
     /// Another box has this address.
-    #[error("another box of this host shares memory at {addr}: stop it, or choose another port")]
+    #[error(
+        "somebody holds the rendezvous of {addr}, another box of this host most likely: stop whom \
+         `ss -xlp | grep weft/shm/{addr}` names, or choose another port"
+    )]
     Taken {
         /// The box's address.
         addr: SocketAddr,

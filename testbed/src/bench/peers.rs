@@ -103,7 +103,8 @@ impl Peer {
     }
 
     /// Whether it can be measured with everybody on one host, or with everybody apart.
-    const fn is_for(self, one_host: bool) -> bool {
+    #[must_use]
+    pub const fn is_for(self, one_host: bool) -> bool {
         match self {
             Self::WeftShm => one_host,
             Self::WeftAfPacket | Self::OpenMpi | Self::OpenMpiRing => !one_host,

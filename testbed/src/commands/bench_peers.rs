@@ -1,5 +1,6 @@
 //! `weft bench allreduce --peers`.
 
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use weft_testbed::bench::peers::{self, Peer, Rivals, Row, Settings};
 use weft_testbed::bench::{ScratchDir, interrupt};
@@ -62,11 +63,17 @@ pub(crate) fn run(
     iterations: Option<u32>,
     format: Format,
 ) -> Outcome {
+    let only: Vec<Peer> = arguments.only.iter().map(|name| name.peer()).collect();
+    let is_for = |peer: &Peer| peer.is_for(arguments.one_host);
+    if let Some(peer) = only.iter().find(|peer| !is_for(peer)) {
+        let (place, (name, io)) = (if arguments.one_host { "not" } else { "only" }, peer.words());
+        let problem = anyhow!("{name} over {io} is {place} measured with --one-host");
+        return Err(Exit::Usage.because(problem));
+    }
     rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?;
     interrupt::listen().map_err(|error| Exit::CannotRun.because(error))?;
     let scratch = ScratchDir::new(None).map_err(explain)?;
     let rivals = Rivals::build(scratch.path()).map_err(explain)?;
-    let only: Vec<Peer> = arguments.only.iter().map(|name| name.peer()).collect();
     let rates = arguments.rates.iter().map(|rate| (*rate > 0).then_some(*rate));
     let settings = Settings {
         rates_mbit: if arguments.one_host { vec![None] } else { rates.collect() },

@@ -70,12 +70,21 @@ impl Link {
     }
 }
 
+/// Somebody who has come.
+#[derive(Debug)]
+struct Caller {
+    stream: UnixStream,
+    since: Nanos,
+    /// It had nothing to say when it was first asked.
+    was_silent: bool,
+}
+
 /// The rendezvous of a box.
 #[derive(Debug)]
 pub(super) struct Entrance {
     listener: UnixListener,
-    /// Who has come and said nothing yet, and since when.
-    waiting: ArrayVec<(UnixStream, Nanos), WAITING_MAX>,
+    /// Who has come and said nothing yet.
+    waiting: ArrayVec<Caller, WAITING_MAX>,
     /// Of every worker's rings.
     geometry: Geometry,
     mtu: usize,
@@ -106,16 +115,23 @@ impl Entrance {
     /// Lets in at most one worker of those that have come. One whose process has ended makes room
     /// for another at its address.
     pub(super) fn look(&mut self, now: Nanos, links: &mut Vec<Link>) {
-        while !self.waiting.is_full()
-            && let Ok((stream, _)) = self.listener.accept()
-        {
-            self.waiting.push((stream, now));
+        for _ in 0..CALLERS_PER_LOOK {
+            if !self.make_room() {
+                break;
+            }
+            let Ok((stream, _)) = self.listener.accept() else { break };
+            self.waiting.push(Caller { stream, since: now, was_silent: false });
+            // Another user's program is not waited for.
+            if !self.is_trusted(self.waiting.len() - 1) {
+                self.refuse(self.waiting.len() - 1, Refusal::Owner);
+            }
         }
         for index in (0..self.waiting.len()).rev() {
-            let (stream, since) = &self.waiting[index];
-            let (since, heard) = (*since, door::hear(stream));
-            match heard {
-                Heard::Nothing if now.since(since).0 < PATIENCE_NS => {}
+            let caller = &mut self.waiting[index];
+            match door::hear(&caller.stream) {
+                Heard::Nothing if now.since(caller.since).0 < PATIENCE_NS => {
+                    caller.was_silent = true;
+                }
                 Heard::Nothing | Heard::End => drop(self.waiting.swap_remove(index)),
                 Heard::Nonsense => self.refuse(index, Refusal::Malformed),
                 Heard::Message(message, _) => {
@@ -130,16 +146,28 @@ impl Entrance {
         }
     }
 
+    /// Makes room for one more: whoever has something to say says it at once, so one that had
+    /// nothing gives way. False when all are still to be heard.
+    fn make_room(&mut self) -> bool {
+        if !self.waiting.is_full() {
+            return true;
+        }
+        let silent = self.waiting.iter().enumerate().filter(|(_, caller)| caller.was_silent);
+        let oldest = silent.min_by_key(|(_, caller)| caller.since).map(|(index, _)| index);
+        oldest.map(|index| self.waiting.swap_remove(index)).is_some()
+    }
+
+    fn is_trusted(&self, index: usize) -> bool {
+        door::peer_uid(&self.waiting[index].stream).is_ok_and(door::is_trusted)
+    }
+
     fn admit(
         &mut self,
         index: usize,
         hello: &Hello,
         links: &mut Vec<Link>,
     ) -> Result<Link, Refusal> {
-        let (stream, _) = &self.waiting[index];
-        if !door::peer_uid(stream).is_ok_and(door::is_trusted) {
-            return Err(Refusal::Owner);
-        }
+        let stream = &self.waiting[index].stream;
         // Only addresses of this host can be bound to.
         if UdpSocket::bind((hello.local.ip(), 0)).is_err() {
             return Err(Refusal::NotHere);
@@ -167,7 +195,7 @@ impl Entrance {
         };
         let (region, _, event) = memory().map_err(|_| Refusal::Memory)?;
         let region = Arc::new(region);
-        let (stream, _) = self.waiting.swap_remove(index);
+        let Caller { stream, .. } = self.waiting.swap_remove(index);
         count(&self.counts.0.joined);
         Ok(Link {
             stream,
@@ -182,7 +210,7 @@ impl Entrance {
     }
 
     fn refuse(&mut self, index: usize, refusal: Refusal) {
-        let (stream, _) = self.waiting.swap_remove(index);
+        let Caller { stream, .. } = self.waiting.swap_remove(index);
         count(&self.counts.0.refused[refusal as usize - 1]);
         // Who does not listen any more needs no answer.
         let _ = door::say(&stream, &Answer::Refused(refusal).emit(), &[]);
@@ -194,5 +222,7 @@ impl Entrance {
 const BURSTS_OWED_MAX: u32 = 4;
 /// Workers that have come and not said who they are.
 const WAITING_MAX: usize = 16;
+/// Callers that are let into the room at one look: so many are gone through in no time.
+const CALLERS_PER_LOOK: usize = 64;
 /// How long one may take to say it.
 const PATIENCE_NS: u64 = 1_000_000_000;
