@@ -102,7 +102,7 @@ fn impossible_configurations_name_their_limit(eal: &EalHandle) {
     let many = refused(&PortConfig { rx_queues: 500, tx_queues: 500, ..base.clone() });
     assert!(many.contains("at most"), "{many}");
     let few = refused(&PortConfig { mbuf_count: 100, ..base.clone() });
-    assert!(few.contains("need 576"), "{few}");
+    assert!(few.contains("need 640"), "{few}");
     assert!(matches!(
         DpdkPort::open(eal, &PortConfig { port: PortId::Index(77), ..base }),
         Err(PortError::Unknown { .. })

@@ -2,9 +2,9 @@
 //! over a table takes, in virtual time. Nothing is lost here, and nobody dies.
 //!
 //! A host's port has a thread: what wakes it (a frame, a call, a timer) waits [`Costs::wake`], then
-//! it takes up to [`TURN_FRAMES_MAX`] frames, has the engine take them and sends what follows. Each
-//! frame takes [`Costs::frame`] at its sender and at its receiver, and between them what the links
-//! of [`Links`] make of it. Worker threads are those of an [`Application`]; each has a core of its
+//! it takes up to 32 frames, has the engine take them and sends what follows. Each frame takes
+//! [`Costs::frame`] at its sender and at its receiver, and between them what the links of
+//! [`Links`] make of it. Worker threads are those of an [`Application`]; each has a core of its
 //! own, as the port's thread has.
 //!
 //! Invariant: the same application, costs and links give the same run.
