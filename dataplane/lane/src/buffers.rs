@@ -8,7 +8,7 @@ use weft_io::udp::GrantedBuffers;
 use weft_wire::header::HEADER_LEN;
 
 /// Bytes to ask for: what the members of all rows may have under way together, at least
-/// `configured`, at most [`ASKED_MAX`]. The kernel doubles it for its own book-keeping.
+/// `configured`, at most 64 MiB. The kernel doubles it for its own book-keeping.
 #[must_use]
 pub fn asked(table: &BoxConfig, configured: usize) -> usize {
     let under_way = table.rows.iter().map(|row| {
