@@ -17,6 +17,12 @@ fn place(chunk: u32, elements: usize, len: usize) -> Range<usize> {
     start.min(len)..(start + elements).min(len)
 }
 
+/// Asks for the numbers of the chunk after `chunk`: they follow each other, but far enough apart that
+/// the CPU does not see it.
+fn ask_ahead<T>(chunk: u32, elements: usize, data: &[T]) {
+    prefetch_read(&data[place(chunk.saturating_add(1), elements, data.len())]);
+}
+
 /// i32 as they are: for integers, and for block exponents.
 #[derive(Debug)]
 pub struct Integers<'a> {
@@ -38,6 +44,7 @@ impl Payload for Integers<'_> {
     fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta {
         let place = place(chunk, self.elements, self.data.len());
         let (filled, rest) = out.split_at_mut(place.len() * 4);
+        ask_ahead(chunk, self.elements, self.data);
         self.kernels.emit_i32(&self.data[place], filled);
         for word in rest.chunks_exact_mut(4) {
             word.copy_from_slice(&self.padding.to_be_bytes());
@@ -97,6 +104,7 @@ impl Payload for FixedPoint<'_> {
         let exponent = self.exponents.of(chunk);
         let (filled, rest) = out.split_at_mut(place.len() * 4);
         let inverse = quant::inverse_quantum(exponent);
+        ask_ahead(chunk, self.elements, self.data);
         let clamped = self.kernels.quantise_f32(&self.data[place], inverse, self.limit, filled);
         rest.fill(0);
         ChunkMeta { exponent, clamped: clamped > 0 }
@@ -127,8 +135,7 @@ impl Payload for Floats<'_> {
     fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta {
         let here = place(chunk, self.elements, self.data.len());
         let (filled, rest) = out.split_at_mut(here.len() * if self.bf16 { 2 } else { 4 });
-        // Chunks follow each other, but far enough apart that the CPU does not see it.
-        prefetch_read(&self.data[place(chunk.saturating_add(1), self.elements, self.data.len())]);
+        ask_ahead(chunk, self.elements, self.data);
         if self.bf16 {
             self.kernels.emit_bf16(&self.data[here], filled);
         } else {

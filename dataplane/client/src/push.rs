@@ -133,15 +133,14 @@ pub struct PushSession {
 }
 
 impl PushSession {
-    /// Opens the channel to the server, over a UDP socket or an interface
-    /// ([`PushConfig::io`]), and registers with the controller if
-    /// there is one. A controller that does not answer within its `silence` is done without.
+    /// Opens the channel to the server, over a UDP socket or an interface ([`PushConfig::io`]), and
+    /// registers with the controller if there is one. A controller that does not answer within its
+    /// `silence` is done without.
     ///
     /// # Errors
     /// [`PushError`], within `connect_timeout` when the server does not answer or full datagrams
     /// do not reach it; [`PushError::Controller`] when the controller refuses this worker.
     pub fn connect(config: &PushConfig) -> Result<Self, PushError> {
-        // What protects a job's chunks the hosts of its channels say.
         let port = WorkerPort::open_to_many(&config.of_port())?;
         Self::over(port, config)
     }

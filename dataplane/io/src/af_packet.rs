@@ -30,7 +30,6 @@ mod receive;
 mod restore;
 mod ring;
 mod steer;
-mod supply;
 mod sys;
 mod transmit;
 mod vnet;
@@ -46,7 +45,6 @@ use self::intake::Intake;
 use self::receive::Messages;
 use self::restore::VLAN_TAG_LEN;
 use self::ring::Ring;
-use self::supply::Supply;
 use self::sys::PacketSocket;
 use self::transmit::Sender;
 use crate::pool::PoolFrame;
@@ -54,6 +52,7 @@ use crate::pool::PoolFrame;
 use crate::port::Frame;
 use crate::port::{Burst, Port, PortInfo, PortStats};
 use crate::rest::Yielding;
+use crate::supply::Supply;
 use crate::wake::yield_core;
 
 /// A port over packet sockets.

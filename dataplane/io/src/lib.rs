@@ -41,6 +41,7 @@ pub mod restamp;
 pub mod route;
 mod runs;
 pub mod shm;
+mod supply;
 pub mod trace;
 pub mod udp;
 mod wake;

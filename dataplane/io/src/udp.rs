@@ -34,19 +34,17 @@ use std::net::{IpAddr, SocketAddr};
 use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::{MacAddr, Nanos};
 
-use self::receive::{Merged, SEGMENTS_MAX};
+use self::receive::Merged;
 pub use self::reserve::ReservedPorts;
 use self::socket::Socket;
-use crate::pool::{Pool, PoolFrame};
+use crate::pool::PoolFrame;
 #[cfg(doc)]
 use crate::port::Frame;
 use crate::port::{Burst, Port, PortInfo, PortStats};
 use crate::rest::Yielding;
+use crate::supply::Supply;
 use crate::wake::{Waker, yield_core};
 
-/// Frames kept beside the pool: a message's, and the answers to a burst for a few members.
-const SPARE_FRAMES_MAX: usize = 256;
-const _: () = assert!(SPARE_FRAMES_MAX >= SEGMENTS_MAX);
 /// Most sockets of one port.
 pub const SOCKETS_MAX: usize = 64;
 
@@ -144,10 +142,7 @@ pub struct GrantedBuffers {
 #[derive(Debug)]
 pub struct UdpPort {
     sockets: Vec<Socket>,
-    /// Frames taken from the pool ahead of a receive, and those that were used last: their bytes
-    /// are still in cache, and what the pool gives next was used longest ago.
-    spare: Vec<PoolFrame>,
-    pool: Pool,
+    supply: Supply,
     info: PortInfo,
     stats: PortStats,
     header_len: usize,
@@ -177,8 +172,7 @@ impl UdpPort {
         let headers_len = headers::len(addr.ip());
         Ok(Self {
             sockets,
-            spare: Vec::with_capacity(SPARE_FRAMES_MAX.min(config.frame_count)),
-            pool: Pool::new(config.frame_count, config.mtu + ETHERNET_LEN),
+            supply: Supply::new(config.frame_count, config.mtu + ETHERNET_LEN),
             info: PortInfo { name, driver: "udp".to_owned(), mac, mtu: config.mtu },
             stats: PortStats::default(),
             header_len: headers_len,
@@ -200,15 +194,6 @@ impl UdpPort {
     /// ([`UdpConfig::ipv4_checksum`]).
     pub fn set_ipv4_checksum(&mut self, has_one: bool) {
         self.ipv4_checksum = has_one;
-    }
-
-    /// Keeps a frame of no further use for the next one, where there is room.
-    fn keep(&mut self, frame: PoolFrame) {
-        if self.spare.len() < self.spare.capacity()
-            && let Some(frame) = self.pool.renew(frame)
-        {
-            self.spare.push(frame);
-        }
     }
 
     /// The socket buffers that the kernel granted.
@@ -247,14 +232,14 @@ impl Port for UdpPort {
     }
 
     fn alloc(&mut self) -> Option<PoolFrame> {
-        let frame = self.spare.pop().or_else(|| self.pool.alloc());
+        let frame = self.supply.alloc();
         self.stats.rx_nombuf += u64::from(frame.is_none());
         frame
     }
 
     fn free(&mut self, frames: &mut Burst<PoolFrame>) {
         for frame in frames.drain(..) {
-            self.keep(frame);
+            self.supply.keep(frame);
         }
     }
 

@@ -6,7 +6,7 @@ mod common;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{configure, ethernet, fill, inside_namespace, payload, receive, skip};
+use common::{configure, ethernet, fill, inside_namespace, payload, payloads, receive, skip};
 use nix::sys::socket::{setsockopt, sockopt};
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Listens, Steering};
 use weft_io::udp::{UdpConfig, UdpPort};
@@ -57,22 +57,6 @@ fn packets(interface: &str) -> u64 {
     let after = text.split("\"rx\":{").nth(1).unwrap_or_else(|| panic!("{path}: {text}"));
     let count = after.split("\"packets\":").nth(1).expect("a count");
     count.split([',', '}']).next().expect("a number").parse().expect("a number")
-}
-
-/// Payloads as an engine sends them: two long runs, one with a short end, and single ones between.
-fn payloads() -> Vec<Vec<u8>> {
-    let mut payloads = vec![vec![0; 1000]; 12];
-    payloads.push(vec![0; 999]);
-    payloads.extend(vec![vec![0; 32]; 9]);
-    payloads.extend([vec![0; 8900], vec![0; 1], vec![0; 40]]);
-    payloads.extend(vec![vec![0; 8900]; 7]);
-    assert_eq!(payloads.len(), 32);
-    for (index, payload) in (0_u8..).zip(&mut payloads) {
-        let len = payload.len();
-        payload[len / 2..].fill(index ^ 0xff);
-        payload[0] = index;
-    }
-    payloads
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod common;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
-use common::{configure, datagram, encap, inside_namespace, payload, receive, skip};
+use common::{configure, datagram, encap, inside_namespace, payload, payloads, receive, skip};
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort};
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Frame, Port};
@@ -19,22 +19,6 @@ fn open(ip: &str, offload: bool) -> UdpPort {
     let addr = SocketAddr::new(ip.parse().expect("an address"), 0);
     let config = UdpConfig { mtu: 9000, offload, ..UdpConfig::new(addr) };
     UdpPort::open(&config).unwrap_or_else(|error| panic!("{error}: {error:?}"))
-}
-
-/// Payloads as an engine sends them: two long runs, one with a short end, and single ones between.
-fn payloads() -> Vec<Vec<u8>> {
-    let mut payloads = vec![vec![0; 1000]; 12];
-    payloads.push(vec![0; 999]);
-    payloads.extend(vec![vec![0; 32]; 9]);
-    payloads.extend([vec![0; 8900], vec![0; 1], vec![0; 40]]);
-    payloads.extend(vec![vec![0; 8900]; 7]);
-    assert_eq!(payloads.len(), 32);
-    for (index, payload) in (0_u8..).zip(&mut payloads) {
-        let len = payload.len();
-        payload[len / 2..].fill(index ^ 0xff);
-        payload[0] = index;
-    }
-    payloads
 }
 
 fn arrive_as_sent(ip: &str, sends: bool, receives: bool) {

@@ -65,6 +65,7 @@ impl Network {
         if matches!(io, Io::AfPacket | Io::Dpdk) {
             topology.leave_address_to_port("a0");
         }
+        // A box with an address of its own has a lab beside that of the others.
         let name = LabName::of_this_process(if io == Io::Udp { "bench" } else { "benchraw" });
         let built = lab::up(&name, &topology).map_err(|error| refused(&error))?;
         for warning in &built.warnings {

@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weft_engine::role::keys::TableError;
-use weft_engine::role::keys::{Mode, PROCESSES_MAX, ProcessConfig, ProcessLimits, TableConfig};
+use weft_engine::role::keys::{
+    Mode, PROCESSES_MAX, ProcessConfig, ProcessLimits, TableConfig, TableError,
+};
 use weft_wire::frame::{IPV4_LEN, IPV6_LEN, UDP_LEN, UdpAddr};
 use weft_wire::{JobId, MacAddr, Nanos};
 

@@ -78,8 +78,7 @@ impl Wish<'_> {
 
 impl KeySession {
     /// Joins the table over a UDP socket at this process's address, or over its interface
-    /// ([`KeyConfig::io`]). Returns when all processes
-    /// have joined.
+    /// ([`KeyConfig::io`]). Returns when all processes have joined.
     ///
     /// # Errors
     /// [`KeyError`], within `connect_timeout`.

@@ -1,8 +1,8 @@
 //! What received frames are made of and counted with.
 
-use super::supply::Supply;
 use crate::pool::PoolFrame;
 use crate::port::{Burst, PortStats};
+use crate::supply::Supply;
 
 /// The frames and counters of a port.
 #[derive(Debug)]

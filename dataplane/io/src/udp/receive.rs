@@ -98,8 +98,8 @@ impl UdpPort {
             Some(merged) => merged.frames_wanted(),
             None => rx.remaining_capacity(),
         };
-        self.fill_spare(wanted);
-        if self.spare.is_empty() {
+        let offered = self.supply.offer(wanted);
+        if offered == 0 {
             self.stats.rx_nombuf += 1;
             return 0;
         }
@@ -108,25 +108,17 @@ impl UdpPort {
         }
         let socket = &self.sockets[index];
         let mut received = ArrayVec::new();
-        let first = self.spare.len().saturating_sub(wanted);
-        let frames = &mut self.spare[first..];
+        let frames = self.supply.offered(offered);
         if mmsg::receive(socket, frames, self.header_len, &mut received).is_err() {
             self.stats.rx_errors += 1;
         }
         let mut count = 0;
-        let frames = self.spare.drain(first..first + received.len());
+        let frames = self.supply.take(offered, received.len());
         for (message, frame) in received.iter().zip(frames) {
             let written = headers::write(frame, message, socket.addr(), self.ipv4_checksum);
             count += self.stats.take(written, rx);
         }
         count
-    }
-
-    fn fill_spare(&mut self, wanted: usize) {
-        while self.spare.len() < wanted {
-            let Some(frame) = self.pool.alloc() else { break };
-            self.spare.push(frame);
-        }
     }
 
     /// As [`UdpPort::receive`], message by message, as long as `rx` has room for one like the last:
@@ -139,12 +131,11 @@ impl UdpPort {
                 break;
             }
             let (scatter_len, wanted) = (merged.scatter_len, merged.frames_wanted());
-            self.fill_spare(wanted);
-            let (Some(merged), false) = (self.merged.as_mut(), self.spare.is_empty()) else {
+            let offered = self.supply.offer(wanted);
+            if offered == 0 {
                 break;
-            };
-            let first = self.spare.len().saturating_sub(wanted);
-            let (socket, spare) = (&self.sockets[index], &mut self.spare[first..]);
+            }
+            let (socket, spare) = (&self.sockets[index], self.supply.offered(offered));
             let outcome =
                 mmsg::receive_one(socket, spare, self.header_len, scatter_len, &mut merged.bytes);
             let (message, segment_len) = match outcome {
@@ -157,7 +148,7 @@ impl UdpPort {
             };
             let filled = merged.note(message, segment_len, index, self.header_len, spare);
             let mut left = message.payload_len;
-            for frame in self.spare.drain(first..first + filled) {
+            for frame in self.supply.take(offered, filled) {
                 let datagram = Received { payload_len: left.min(scatter_len), ..message };
                 left -= datagram.payload_len;
                 let written = headers::write(frame, &datagram, socket.addr(), self.ipv4_checksum);
@@ -185,7 +176,7 @@ impl UdpPort {
                 merged.taken = end;
                 continue;
             }
-            let Some(mut frame) = self.spare.pop().or_else(|| self.pool.alloc()) else {
+            let Some(mut frame) = self.supply.alloc() else {
                 self.stats.rx_nombuf += 1;
                 break;
             };

@@ -46,7 +46,7 @@ impl UdpPort {
             if refused.contains(index) {
                 left.push(frame);
             } else {
-                self.keep(frame);
+                self.supply.keep(frame);
             }
         }
         *tx = left;

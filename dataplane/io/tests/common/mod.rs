@@ -160,3 +160,19 @@ pub(crate) fn configure(command: &str) -> bool {
 pub(crate) fn scratch(name: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
 }
+
+/// Payloads as an engine sends them: two long runs, one with a short end, and single ones between.
+pub(crate) fn payloads() -> Vec<Vec<u8>> {
+    let mut payloads = vec![vec![0; 1000]; 12];
+    payloads.push(vec![0; 999]);
+    payloads.extend(vec![vec![0; 32]; 9]);
+    payloads.extend([vec![0; 8900], vec![0; 1], vec![0; 40]]);
+    payloads.extend(vec![vec![0; 8900]; 7]);
+    assert_eq!(payloads.len(), 32);
+    for (index, payload) in (0_u8..).zip(&mut payloads) {
+        let len = payload.len();
+        payload[len / 2..].fill(index ^ 0xff);
+        payload[0] = index;
+    }
+    payloads
+}

@@ -7,7 +7,7 @@ use weft_wire::MacAddr;
 use weft_wire::frame::{Encap, Endpoint, Udp};
 
 use super::*;
-use crate::af_packet::supply::Supply;
+use crate::supply::Supply;
 
 const FRAME_LEN_MAX: usize = 1518;
 
