@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use weft_engine::role::worker::{Event, LeaseInfo, RoundError, Worker, WorkerStats};
-use weft_io::{Port, RUN_BYTES_MAX};
+use weft_engine::role::worker::{BATCH_MAX, Event, LeaseInfo, RoundError, Worker, WorkerStats};
+use weft_io::{BURST_MAX, Port, RUN_BYTES_MAX};
 use weft_wire::header::Operation;
 
 use crate::config::{Config, Numbers};
@@ -147,3 +147,5 @@ pub(crate) fn add(total: &mut WorkerStats, more: &WorkerStats) {
     }
     total.smoothed_rtt = more.smoothed_rtt;
 }
+
+const _: () = assert!(BATCH_MAX as usize == BURST_MAX, "what one burst holds");

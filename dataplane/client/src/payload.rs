@@ -17,8 +17,8 @@ fn place(chunk: u32, elements: usize, len: usize) -> Range<usize> {
     start.min(len)..(start + elements).min(len)
 }
 
-/// Asks for the numbers of the chunk after `chunk`: they follow each other, but far enough apart that
-/// the CPU does not see it.
+/// Asks for the numbers of the chunk after `chunk`: chunks follow each other, but far enough apart
+/// that the CPU does not see it.
 fn ask_ahead<T>(chunk: u32, elements: usize, data: &[T]) {
     prefetch_read(&data[place(chunk.saturating_add(1), elements, data.len())]);
 }

@@ -247,4 +247,4 @@ const _: () = assert!(PROBE_LEN_DEFAULT as usize == HANDSHAKE_LEN_MAX);
 const DATAGRAM_LEN_MAX: usize = 65_507;
 
 /// Most steps that are held back to go together: what a port takes at once.
-const BATCH_MAX: u32 = 64;
+pub const BATCH_MAX: u32 = 64;

@@ -39,6 +39,7 @@ use weft_wire::header::HEADER_LEN;
 
 pub use config::{ChunkMeta, LeaseInfo, Payload, WorkerConfig};
 pub use event::{Event, LeaseFault, Refusal, RoundError, WorkerError};
+pub use handshake::BATCH_MAX;
 pub use lane::Crc32c;
 pub use stats::WorkerStats;
 
