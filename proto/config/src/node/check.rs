@@ -4,7 +4,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::{BandsBy, Io, NodeConfig};
+use super::{BandsBy, Io, NodeConfig, memory};
 use crate::Problem;
 
 /// Longest pause that still lets a node end within a second.
@@ -49,6 +49,7 @@ impl NodeConfig {
         if port.frame_count < 64 {
             return refuse("port.frame_count", "must be at least 64, two bursts");
         }
+        memory::check(self)?;
         let lcores = &self.lcores;
         if !lcores.cpus.is_empty() && lcores.cpus.len() != usize::from(lcores.shards) {
             let shards = lcores.shards;
