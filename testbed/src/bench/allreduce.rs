@@ -181,6 +181,7 @@ fn member_plans(
         iterations: settings.iterations,
         mtu: MTU,
         offload: settings.io.takes_runs(),
+        multicast: None,
         aggregator_pid: None,
     };
     (0..settings.workers).map(plan).collect()

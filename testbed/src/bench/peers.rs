@@ -9,6 +9,7 @@
 mod rivals;
 mod row;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,8 @@ pub enum Peer {
     Weft,
     /// Weft, with runs of frames as one message each.
     WeftOffload,
+    /// The same, the sums by multicast.
+    WeftMulticast,
     /// Weft, its workers and its box on packet sockets.
     WeftAfPacket,
     /// Weft, its workers and its box on one host, through memory.
@@ -65,9 +68,10 @@ pub enum Peer {
 
 impl Peer {
     /// All of them, in the order of rows.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Weft,
         Self::WeftOffload,
+        Self::WeftMulticast,
         Self::WeftAfPacket,
         Self::WeftShm,
         Self::OpenMpi,
@@ -81,6 +85,7 @@ impl Peer {
         match self {
             Self::Weft => ("weft", "udp"),
             Self::WeftOffload => ("weft", "udp_offload"),
+            Self::WeftMulticast => ("weft", "udp_multicast"),
             Self::WeftAfPacket => ("weft", "af_packet"),
             Self::WeftShm => ("weft", "shm"),
             Self::OpenMpi => ("openmpi", "tcp"),
@@ -90,7 +95,7 @@ impl Peer {
     }
 
     const fn is_weft(self) -> bool {
-        matches!(self, Self::Weft | Self::WeftOffload | Self::WeftAfPacket | Self::WeftShm)
+        !matches!(self, Self::OpenMpi | Self::OpenMpiRing | Self::Gloo)
     }
 
     /// The box's port and the workers'.
@@ -107,7 +112,9 @@ impl Peer {
     pub const fn is_for(self, one_host: bool) -> bool {
         match self {
             Self::WeftShm => one_host,
-            Self::WeftAfPacket | Self::OpenMpi | Self::OpenMpiRing => !one_host,
+            Self::WeftMulticast | Self::WeftAfPacket | Self::OpenMpi | Self::OpenMpiRing => {
+                !one_host
+            }
             Self::Weft | Self::WeftOffload | Self::Gloo => true,
         }
     }
@@ -227,6 +234,7 @@ fn weft(
     directory: &Path,
 ) -> Result<Vec<MemberResult>, BenchError> {
     let offload = peer != Peer::Weft;
+    let multicast = (peer == Peer::WeftMulticast).then_some(MULTICAST);
     let (box_io, worker_io) = peer.ports();
     let plan = |rank| MemberPlan {
         rank,
@@ -240,19 +248,23 @@ fn weft(
         mtu: place.mtu,
         offload,
         io: worker_io,
+        multicast,
         aggregator_pid: None,
     };
     let plans: Vec<MemberPlan> = (0..place.workers).map(plan).collect();
     let members = plans.iter().map(|plan| plan.local.into()).collect();
     let row = RowSection {
         element_type: ElementType::F32,
-        elements: Elements::Auto,
-        window: window(place.mtu),
+        elements: std::env::var("X_EL")
+            .ok()
+            .map_or(Elements::Auto, |t| Elements::Count(t.parse().unwrap())),
+        window: std::env::var("X_WIN").ok().map_or(window(place.mtu), |t| t.parse().unwrap()),
         ..RowSection::new(0, 0, members)
     };
     let mtu = u32::from(place.mtu);
     let mut config = box_config("a0", box_io, network.aggregator(), mtu, &network.interface());
     config.port.offload = offload;
+    config.port.multicast = multicast;
     let config = NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..config };
     let results = network.run(&config, &plans, directory)?;
     Ok(results.into_iter().flatten().collect())
@@ -266,6 +278,8 @@ fn window(mtu: u16) -> u16 {
 }
 
 const WARM_UP: u32 = 1;
+/// Of the addresses that are an organisation's own (RFC 2365).
+const MULTICAST: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 87, 69, 0));
 const WINDOW_BYTES: u32 = 1 << 19;
 const WINDOW_MIN: u16 = 16;
 const WINDOW_MAX: u16 = 512;
