@@ -121,8 +121,7 @@ impl Socket {
             .map_err(failed("make a socket"))?;
         // Every worker of a host hears it by a socket of its own.
         inner.set_reuse_address(true).map_err(failed("share the address"))?;
-        inner.bind(&SockAddr::from(group)).map_err(failed("bind a socket"))?;
-        join(&inner, group.ip(), config.addr.ip()).map_err(failed("join the multicast group"))?;
+        join(&inner, group, config.addr.ip()).map_err(failed("join the multicast group"))?;
         inner.connect(&SockAddr::from(source)).map_err(failed("take one sender's alone"))?;
         Self::begin(inner, group, config)
     }
@@ -174,14 +173,19 @@ pub(super) fn hear_all(hears: &Hears, config: &UdpConfig) -> Result<Vec<Socket>,
     lanes.map(hear).collect()
 }
 
-/// Asks for what is sent to `group`, on the interface that has `local`.
-fn join(socket: &socket2::Socket, group: IpAddr, local: IpAddr) -> io::Result<()> {
+/// Binds a socket to `group` and asks for what is sent there, on the interface that has `local`.
+fn join(socket: &socket2::Socket, group: SocketAddr, local: IpAddr) -> io::Result<()> {
     match (group, local) {
-        (IpAddr::V4(group), IpAddr::V4(local)) => socket.join_multicast_v4(&group, &local),
-        (IpAddr::V6(group), local) => {
-            let name = interface_with(local).ok_or(io::ErrorKind::AddrNotAvailable)?;
-            let index = if_nametoindex(name.as_str())?;
-            socket.join_multicast_v6(&group, index)
+        (SocketAddr::V4(group), IpAddr::V4(local)) => {
+            socket.bind(&SockAddr::from(group))?;
+            socket.join_multicast_v4(group.ip(), &local)
+        }
+        (SocketAddr::V6(mut group), local) => {
+            let index = index_with(local).ok_or(io::ErrorKind::AddrNotAvailable)?;
+            // Addresses of a link's scope are of one link.
+            group.set_scope_id(index);
+            socket.bind(&SockAddr::from(group))?;
+            socket.join_multicast_v6(group.ip(), index)
         }
         _ => Err(io::ErrorKind::InvalidInput.into()),
     }
@@ -190,8 +194,11 @@ fn join(socket: &socket2::Socket, group: IpAddr, local: IpAddr) -> io::Result<()
 /// Has what an IPv6 socket sends to multicast addresses leave by the interface that has its
 /// address, as IPv4 does by itself. Whoever has none there sends nothing.
 fn choose_interface(socket: &socket2::Socket, local: IpAddr) {
-    let index = interface_with(local).and_then(|name| if_nametoindex(name.as_str()).ok());
-    let _ = index.map(|index| socket.set_multicast_if_v6(index));
+    let _ = index_with(local).map(|index| socket.set_multicast_if_v6(index));
+}
+
+fn index_with(local: IpAddr) -> Option<u32> {
+    if_nametoindex(interface_with(local)?.as_str()).ok()
 }
 
 fn bind_from(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
