@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 // The macro names its two helpers without a path.
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
@@ -211,6 +211,19 @@ fn bind_from(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
         sockets.push(Socket::bind(addr, config)?);
     }
     Ok(sockets)
+}
+
+/// The sockets from which something, or an error, can be taken now: a bit for each.
+pub(super) fn readable(sockets: &[Socket]) -> u64 {
+    let mut fds: ArrayVec<PollFd<'_>, SOCKETS_MAX> =
+        sockets.iter().map(|socket| PollFd::new(socket.inner.as_fd(), PollFlags::POLLIN)).collect();
+    // What cannot be told is tried.
+    let Ok(count) = poll(&mut fds, PollTimeout::ZERO) else { return u64::MAX };
+    if count == 0 {
+        return 0;
+    }
+    let bits = (0..).zip(&fds).filter(|(_, fd)| fd.any() != Some(false));
+    bits.fold(0, |bits, (index, _): (u32, _)| bits | 1 << index)
 }
 
 /// Sleeps until a socket is readable, `waker` was called or the time has passed.
