@@ -181,7 +181,6 @@ fn member_plans(
         iterations: settings.iterations,
         mtu: MTU,
         offload: settings.io.takes_runs(),
-        multicast: None,
         aggregator_pid: None,
     };
     (0..settings.workers).map(plan).collect()
@@ -243,6 +242,7 @@ fn config(settings: &Settings, plans: &[MemberPlan], interface: &str) -> NodeCon
     };
     let mut config = box_config("a0", settings.io, plans[0].aggregator, u32::from(MTU), interface);
     config.dpdk.memory_mib = 128;
+    config.port.multicast = settings.worker_io.multicast();
     NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..config }
 }
 

@@ -5,7 +5,7 @@
 //! expected sum is one multiplication away. A sum of one chunk before each measured one makes all
 //! workers begin together.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -41,9 +41,6 @@ pub struct MemberPlan {
     pub mtu: u16,
     /// Whether runs of frames cross the kernel as one message each.
     pub offload: bool,
-    /// Where the aggregator's multicast addresses begin, if it has some.
-    #[serde(default)]
-    pub multicast: Option<IpAddr>,
     /// The aggregator's process, whose CPU time and bytes rank 0 reads.
     #[serde(default)]
     pub aggregator_pid: Option<u32>,
@@ -91,7 +88,7 @@ pub fn run<P: Port>(
     config.connect_timeout = CONNECT_TIMEOUT;
     config.io = plan.io.of_client();
     (config.mtu, config.offload) = (plan.mtu, plan.offload);
-    config.multicast = plan.multicast;
+    config.multicast = plan.io.multicast();
     let mut session = connect(&config)?;
     let elements = u64::from(session.lease().elements);
     let own = Process::own();
@@ -202,7 +199,6 @@ mod tests {
             iterations: 1,
             mtu: 1500,
             offload: false,
-            multicast: None,
             aggregator_pid: None,
         }
     }

@@ -9,7 +9,6 @@
 mod rivals;
 mod row;
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -101,6 +100,7 @@ impl Peer {
     /// The box's port and the workers'.
     const fn ports(self) -> (Io, WorkerIo) {
         match self {
+            Self::WeftMulticast => (Io::Udp, WorkerIo::UdpMulticast),
             Self::WeftAfPacket => (Io::AfPacket, WorkerIo::AfPacket),
             Self::WeftShm => (Io::Shm, WorkerIo::Shm),
             _ => (Io::Udp, WorkerIo::Udp),
@@ -234,7 +234,6 @@ fn weft(
     directory: &Path,
 ) -> Result<Vec<MemberResult>, BenchError> {
     let offload = peer != Peer::Weft;
-    let multicast = (peer == Peer::WeftMulticast).then_some(MULTICAST);
     let (box_io, worker_io) = peer.ports();
     let plan = |rank| MemberPlan {
         rank,
@@ -248,23 +247,20 @@ fn weft(
         mtu: place.mtu,
         offload,
         io: worker_io,
-        multicast,
         aggregator_pid: None,
     };
     let plans: Vec<MemberPlan> = (0..place.workers).map(plan).collect();
     let members = plans.iter().map(|plan| plan.local.into()).collect();
     let row = RowSection {
         element_type: ElementType::F32,
-        elements: std::env::var("X_EL")
-            .ok()
-            .map_or(Elements::Auto, |t| Elements::Count(t.parse().unwrap())),
-        window: std::env::var("X_WIN").ok().map_or(window(place.mtu), |t| t.parse().unwrap()),
+        elements: Elements::Auto,
+        window: window(place.mtu),
         ..RowSection::new(0, 0, members)
     };
     let mtu = u32::from(place.mtu);
     let mut config = box_config("a0", box_io, network.aggregator(), mtu, &network.interface());
     config.port.offload = offload;
-    config.port.multicast = multicast;
+    config.port.multicast = worker_io.multicast();
     let config = NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..config };
     let results = network.run(&config, &plans, directory)?;
     Ok(results.into_iter().flatten().collect())
@@ -278,8 +274,6 @@ fn window(mtu: u16) -> u16 {
 }
 
 const WARM_UP: u32 = 1;
-/// Of the addresses that are an organisation's own (RFC 2365).
-const MULTICAST: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 87, 69, 0));
 const WINDOW_BYTES: u32 = 1 << 19;
 const WINDOW_MIN: u16 = 16;
 const WINDOW_MAX: u16 = 512;
