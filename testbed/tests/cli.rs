@@ -347,7 +347,6 @@ fn workers_that_cannot_have_a_port_of_their_own_are_told_the_cause() {
         (&[], 3, "try --io udp or --io af_packet"),
         (&["--io=shm"], 2, "workers of --io shm have its memory"),
         (&["--io=memory"], 2, "workers of --io memory have its memory"),
-        (&["--io=udp", "--no-lab"], 2, "--no-lab does without"),
     ] {
         let (status, line) = run(more);
         assert_eq!(status, Some(code), "{more:?}: {line}");

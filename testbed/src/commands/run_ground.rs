@@ -26,7 +26,7 @@ pub(super) fn check(
         return Ok(());
     }
     if arguments.worker_io.is_some() {
-        return Err(refuse_worker_io(ground, arguments));
+        return Err(refuse_worker_io(ground));
     }
     let wanted = if !scenario.background.is_empty() {
         "[[background]] flows cross links of a lab"
@@ -56,7 +56,7 @@ pub(super) fn check(
 }
 
 /// Why workers cannot have a port of their own where there is no lab.
-fn refuse_worker_io(ground: &Ground, arguments: &RunArgs) -> Failure {
+fn refuse_worker_io(ground: &Ground) -> Failure {
     let (exit, why) = match (&ground.degraded, ground.io) {
         (_, Io::Memory | Io::Shm) => {
             let why = format!(
@@ -66,7 +66,6 @@ fn refuse_worker_io(ground: &Ground, arguments: &RunArgs) -> Failure {
             );
             (Exit::Usage, why)
         }
-        _ if arguments.no_lab => (Exit::Usage, "--no-lab does without: leave it out".to_owned()),
         (Some(reason), _) => (
             Exit::CannotRun,
             format!("there is none ({reason}); try --io udp or --io af_packet for the boxes"),

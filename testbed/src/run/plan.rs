@@ -150,7 +150,7 @@ pub enum PlanError {
     /// What a worker's port cannot do.
     #[error(
         "--worker-io {io} is for an allreduce in a lab, where each worker has an interface and one \
-         box: leave it out, or --no-lab and [push]"
+         box (no switch, for udp_multicast): leave it out, or --no-lab and [push]"
     )]
     WorkerIo {
         /// The port.
@@ -251,13 +251,17 @@ impl Plan {
     /// # Errors
     /// [`PlanError::WorkerIo`] where a worker cannot have it.
     pub fn set_worker_io(&mut self, io: WorkerIo) -> Result<(), PlanError> {
-        let may = io != WorkerIo::Shm && self.topology.is_some();
+        let by_switch = io.multicast().is_some() && self.switch.is_some();
+        let may = io != WorkerIo::Shm && self.topology.is_some() && !by_switch;
         let is_push = self.workers.iter().any(|worker| worker.scenario.push.is_some());
         if !may || is_push {
             return Err(PlanError::WorkerIo { io: io.name() });
         }
         for worker in &mut self.workers {
             worker.io = io;
+        }
+        for planned in &mut self.boxes {
+            planned.config.port.multicast = io.multicast();
         }
         Ok(())
     }
