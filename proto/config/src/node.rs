@@ -208,8 +208,8 @@ impl Default for LcoresSection {
 /// `[idle]`: after `breaths` empty bursts in a row a lane sleeps, first for `pause_min_us`, then
 /// doubling up to `pause_max_us`, until a frame comes. A sleeping lane on `udp`, or on `af_packet`
 /// with `offload`, wakes at once, so it sleeps for `pause_max_us` from the first time on. Such a
-/// lane first yields its core and looks again, for up to 40 microseconds after the last frame; where
-/// a yield takes a time slice of another program, it sleeps instead for some time.
+/// lane first yields its core and looks again, for up to 40 microseconds after the last frame;
+/// where a yield takes a time slice of another program, it sleeps instead for some time.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IdleSection {

@@ -42,8 +42,8 @@ pub struct AfPacketConfig {
 }
 
 impl AfPacketConfig {
-    /// The interface with its MTU, 2048 frames, a ring of 4 MiB in blocks of 16 KiB, past the queueing
-    /// discipline, not promiscuous, not shared, no offload, all checksums complete.
+    /// The interface with its MTU, 2048 frames, a ring of 4 MiB in blocks of 16 KiB, past the
+    /// queueing discipline, not promiscuous, not shared, no offload, all checksums complete.
     #[must_use]
     pub fn new(interface: &str) -> Self {
         Self {

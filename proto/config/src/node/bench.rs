@@ -30,8 +30,8 @@ pub struct BenchSection {
     /// `loop`: packets to handle. Default 10000.
     #[serde(default = "defaults::packets")]
     pub packets: u64,
-    /// Different frames over all members, at most 1048576. Default 256: contributions come from cache, as they would
-    /// from a NIC that writes into it.
+    /// Different frames over all members, at most 1048576. Default 256: contributions come from
+    /// cache, as they would from a NIC that writes into it.
     #[serde(default = "defaults::frames")]
     pub frames: u32,
     /// `replay`, `loop`: steps that a member sends before it is the next member's turn. Default 1:

@@ -1,5 +1,5 @@
-//! Which counts of a file ask for more memory than there is anywhere: a port's buffers and rings are
-//! taken when a node starts, which would end or stall it then, and without a key.
+//! Which counts of a file ask for more memory than there is anywhere: a port's buffers and rings
+//! are taken when a node starts, which would end or stall it then, and without a key.
 
 use alloc::format;
 use alloc::string::String;

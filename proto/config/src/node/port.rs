@@ -58,8 +58,8 @@ pub struct PortSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<IpAddr>,
     /// Share memory with the workers of this host that ask for it, beside the port: each gets two
-    /// rings, about 0.75 MiB at an MTU of 1500, and keeps the address that its row has. They must run
-    /// as this user or root. With several lanes: `udp` only; not for `switch`. Default false.
+    /// rings, about 0.75 MiB at an MTU of 1500, and keeps the address that its row has. They must
+    /// run as this user or root. With several lanes: `udp` only; not for `switch`. Default false.
     #[serde(default)]
     pub shm: bool,
     /// `af_packet`: bytes of each lane's receive ring, or with `offload` asked for as its
