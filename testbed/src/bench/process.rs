@@ -299,6 +299,8 @@ impl Running {
         let begun = Instant::now();
         while let Some(Line::Stdout(line) | Line::Stderr(line)) = self.line(begun)? {
             if line.contains(text) {
+                // What it says when it is ready are no last words.
+                self.said.clear();
                 return Ok(());
             }
         }
