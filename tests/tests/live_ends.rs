@@ -459,6 +459,88 @@ fn a_path_that_gets_narrower_in_a_run_is_named() {
     }
 }
 
+/// What sends to several hosts goes on asking, and is asked, while nothing long passes.
+#[test]
+fn pushes_and_rows_name_a_path_that_gets_narrower() {
+    const PARAMETERS: usize = 5_000;
+    const KEYS: u32 = 200;
+    let test = "pushes_and_rows_name_a_path_that_gets_narrower";
+    for (io, node) in [(Io::Udp, "w0"), (Io::AfPacket, "s1")] {
+        let Some(mut lab) = Lab::up(test, "slim", 2, false) else { return };
+        let workers = ["w0", "w1"].map(|host| SocketAddr::from((lab.ip(host), 7000)));
+        let processes = ["w0", "w1"].map(|host| SocketAddr::from((lab.ip(host), 7001)));
+        let port = PortSection::new(node::Io::Udp, lab.ip("a0"));
+        lab.start_as(&NodeConfig {
+            server: vec![ServerSection::new(0, workers.to_vec(), PARAMETERS)],
+            keys: vec![KeysSection::new(1, 8, KEYS, processes.to_vec())],
+            ..NodeConfig::new(port)
+        });
+        let links = &lab.topology.links;
+        let link = links.iter().find(|link| link.ends.iter().any(|end| end.node == "w0"));
+        let ends = &link.expect("w0's link").ends;
+        let end = ends.iter().find(|end| (end.node == "w0") == (node == "w0")).expect("two ends");
+        let (open, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let patience = Duration::from_secs(6);
+        let errors = together(2, |me| {
+            let io = if me == 0 { io } else { Io::Udp };
+            let pusher = PushConfig {
+                io,
+                member_timeout: patience,
+                ..PushConfig::new(workers[usize::from(me)], lab.box_addr()).rank(me)
+            };
+            let keeper = KeyConfig {
+                io,
+                job: 1,
+                call_timeout: patience,
+                ..KeyConfig::new(lab.box_addr(), processes.to_vec(), me, 8, KEYS)
+            };
+            lab.within(["w0", "w1"][usize::from(me)], || {
+                let mut session = PushSession::connect(&pusher).unwrap_or_else(|e| panic!("{e}"));
+                let rows = KeySession::connect(&keeper).unwrap_or_else(|e| panic!("{e}"));
+                let mut model = vec![0.0; PARAMETERS];
+                let mut version = session.pull(&mut model).expect("a model");
+                let all: Vec<u64> = (0..u64::from(KEYS)).collect();
+                let mut values = vec![0.0; all.len() * 8];
+                rows.pull(&all, &mut values).expect("all are here");
+                meet(&open, 2);
+                if me == 0 {
+                    lab.tool(&end.node, "ip", &["link", "set", &end.interface, "mtu", "600"]);
+                    let begun = Instant::now();
+                    let [pushed, asked] = thread::scope(|scope| {
+                        let pushes = scope.spawn(|| {
+                            loop {
+                                let went = session.push(&model, version);
+                                match went.and_then(weft_client::push::Ticket::wait) {
+                                    Ok(Outcome::Committed { version: newer }) => version = newer,
+                                    Ok(_) => {}
+                                    Err(error) => return error.to_string(),
+                                }
+                            }
+                        });
+                        let asked = rows.pull(&all, &mut values).expect_err("none passes");
+                        [pushes.join().expect("it ends"), asked.to_string()]
+                    });
+                    let took = begun.elapsed();
+                    assert!(took < patience + Duration::from_secs(2), "{took:?}");
+                    over.store(2, Ordering::Relaxed);
+                    return vec![pushed, asked];
+                }
+                // Until the other is done, for the rows that are here.
+                let begun = Instant::now();
+                while over.load(Ordering::Relaxed) == 0 && begun.elapsed() < PATIENCE {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                Vec::new()
+            })
+        });
+        for error in &errors[0] {
+            let is_named = error.contains("raise the MTU") && error.contains("22341");
+            assert!(is_named, "{io:?}, narrow at {node}: {error}");
+        }
+        assert_eq!(errors[0].len(), 2);
+    }
+}
+
 #[test]
 fn sums_are_measured_over_each_port_of_the_workers() {
     let test = "sums_are_measured_over_each_port_of_the_workers";

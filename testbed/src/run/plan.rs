@@ -149,8 +149,8 @@ pub enum PlanError {
     PushShm,
     /// What a worker's port cannot do.
     #[error(
-        "--worker-io {io} is for an allreduce in a lab, where each worker has an interface and one \
-         box: leave it out, or --no-lab and [push]"
+        "--worker-io {io} is not for these workers: af_packet is for a lab, where each has an \
+         interface; shm for an allreduce, with --io shm"
     )]
     WorkerIo {
         /// The port.
@@ -252,8 +252,7 @@ impl Plan {
     /// [`PlanError::WorkerIo`] where a worker cannot have it.
     pub fn set_worker_io(&mut self, io: WorkerIo) -> Result<(), PlanError> {
         let may = io != WorkerIo::Shm && self.topology.is_some();
-        let is_push = self.workers.iter().any(|worker| worker.scenario.push.is_some());
-        if !may || is_push {
+        if !may {
             return Err(PlanError::WorkerIo { io: io.name() });
         }
         for worker in &mut self.workers {
