@@ -150,24 +150,36 @@ fn sessions_whose_hosts_are_silent_say_what_the_port_knows() {
     assert_eq!(complaint, COMPLAINT);
 }
 
-/// A call of process 0 after its path has become narrower, to rows of process 1.
-fn stuck(call_timeout: Duration, complaint: Option<&'static str>) -> KeyError {
+/// A table of two processes, the first of which has `complaint`, and how long the frames of each
+/// may be, while `work` goes on.
+fn over_paths<R>(
+    call_timeout: Duration,
+    complaint: Option<&'static str>,
+    work: impl FnOnce(&[KeySession; 2], &[Arc<AtomicUsize>; 2]) -> R,
+) -> R {
     let site = Site::in_memory(2);
     let mut ports = memory::hub(1024, 1500, &["home", "p0", "p1"]);
-    let last = ports.pop().unwrap();
-    let (mut path, len_max) = Path::new(ports.pop().unwrap());
-    path.complaint = complaint;
+    let (last, last_len_max) = Path::new(ports.pop().unwrap());
+    let (mut first, first_len_max) = Path::new(ports.pop().unwrap());
+    first.complaint = complaint;
     let config = |me| site.config(me).call_timeout(call_timeout);
     site.with_home(ports.pop().unwrap(), || {
         let sessions = thread::scope(|scope| {
-            let first = scope.spawn(|| KeySession::over(path, &config(0)).unwrap());
+            let first = scope.spawn(|| KeySession::over(first, &config(0)).unwrap());
             let last = scope.spawn(|| KeySession::over(last, &config(1)).unwrap());
             [first.join().unwrap(), last.join().unwrap()]
         });
+        work(&sessions, &[first_len_max, last_len_max])
+    })
+}
+
+/// A call of process 0, after this one's path has become narrower, to rows of process 1.
+fn stuck(narrow: usize, call_timeout: Duration, complaint: Option<&'static str>) -> KeyError {
+    over_paths(call_timeout, complaint, |sessions, len_max| {
         let keys: Vec<_> = (0..u64::from(KEYS) / 2).map(|key| FIRST + 150 + key).collect();
         let mut values = vec![0.0; keys.len() * usize::from(ROW_LEN)];
         sessions[0].pull(&keys, &mut values).unwrap();
-        len_max.store(NARROW, Ordering::SeqCst);
+        len_max[narrow].store(NARROW, Ordering::SeqCst);
         sessions[0].pull(&keys[..1], &mut values[..usize::from(ROW_LEN)]).expect("it is short");
         let begun = Instant::now();
         let error = sessions[0].pull(&keys, &mut values).expect_err("nothing long passes");
@@ -178,7 +190,7 @@ fn stuck(call_timeout: Duration, complaint: Option<&'static str>) -> KeyError {
 
 #[test]
 fn a_key_session_names_the_path_that_is_too_narrow() {
-    let error = stuck(PATIENCE, None);
+    let error = stuck(0, PATIENCE, None);
     let home: SocketAddr = Site::in_memory(2).home;
     let expected = NarrowPath { to: home, datagram_len: 1472 };
     assert!(matches!(error, KeyError::Narrow(found) if found == expected), "{error:?}");
@@ -186,27 +198,24 @@ fn a_key_session_names_the_path_that_is_too_narrow() {
 
 #[test]
 fn a_key_session_whose_calls_run_out_before_says_what_the_port_knows() {
-    let error = stuck(Duration::from_millis(1_200), Some("the port is odd"));
+    let error = stuck(0, Duration::from_millis(1_200), Some("the port is odd"));
     let KeyError::Link { error: failure, complaint } = &error else { panic!("{error:?}") };
     assert!(matches!(**failure, KeyError::Unanswered { .. }), "{error:?}");
     assert_eq!(complaint, "the port is odd");
 }
 
 #[test]
+fn a_key_session_does_not_blame_its_own_path_for_anothers() {
+    let error = stuck(1, Duration::from_secs(4), None);
+    assert!(matches!(error, KeyError::Unanswered { .. }), "{error:?}");
+    assert!(error.to_string().contains("`mtu`"), "{error}");
+}
+
+#[test]
 fn a_key_session_whose_frames_are_short_goes_on_over_a_narrow_path() {
-    let site = Site::in_memory(2);
-    let mut ports = memory::hub(1024, 1500, &["home", "p0", "p1"]);
-    let last = ports.pop().unwrap();
-    let (path, len_max) = Path::new(ports.pop().unwrap());
     let patience = Duration::from_secs(1);
-    let config = |me| site.config(me).call_timeout(patience);
-    site.with_home(ports.pop().unwrap(), || {
-        let sessions = thread::scope(|scope| {
-            let first = scope.spawn(|| KeySession::over(path, &config(0)).unwrap());
-            let last = scope.spawn(|| KeySession::over(last, &config(1)).unwrap());
-            [first.join().unwrap(), last.join().unwrap()]
-        });
-        len_max.store(NARROW, Ordering::SeqCst);
+    over_paths(patience, None, |sessions, len_max| {
+        len_max[0].store(NARROW, Ordering::SeqCst);
         let begun = Instant::now();
         while begun.elapsed() < 3 * patience {
             sessions[0].push(&[FIRST + 200], &table::row(1.0)).expect("it is short");
