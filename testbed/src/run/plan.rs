@@ -455,6 +455,16 @@ mod tests {
     }
 
     #[test]
+    fn workers_that_push_from_a_lab_may_have_packet_sockets() {
+        let text = include_str!("../../scenarios/async.toml");
+        let scenario = Scenario::parse("async.toml", text).unwrap();
+        let mut lab = plan(&scenario, Io::Udp, Place::Lab);
+        lab.set_worker_io(WorkerIo::AfPacket).unwrap();
+        assert!(lab.workers.iter().all(|worker| worker.io == WorkerIo::AfPacket));
+        lab.set_worker_io(WorkerIo::Shm).unwrap_err();
+    }
+
+    #[test]
     fn two_levels_share_the_workers_among_the_leaves() {
         let plan = plan(&scenario(2), Io::Udp, Place::Loopback { port_base: 20_000 });
         let names: Vec<&str> = plan.boxes.iter().map(|b| b.name.as_str()).collect();
