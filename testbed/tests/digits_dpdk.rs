@@ -16,9 +16,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_client::Config;
-use weft_client::dpdk::{self, DpdkWorkerPort, Eal, EalArgs};
+use weft_client::dpdk::{self, DpdkPort, DpdkQueue, Eal, EalArgs, PortConfig};
+use weft_client::hosted::{HostConfig, HostedPort};
 use weft_io::udp::{UdpConfig, UdpPort};
-use weft_io::{Burst, Frame as _, Port, PortInfo, PortStats};
+use weft_io::{Burst, Port, PortInfo, PortStats};
 use weft_kernel::Kernels;
 use weft_lane::{AggregatorLane, Settings};
 use weft_testbed::run::{Io, Place, Plan, WorkerMessage, WorkerSummary, worker};
@@ -126,11 +127,12 @@ fn serve_over_memif(plan: &Plan, folder: &Path) {
     let ids = || (0_u8..).take(plan.workers.len());
     let eal = eal("box", ids().map(|id| memif("server", id, id, folder)));
     let queues = ids().zip(&plan.workers).map(|(id, worker)| {
+        let config = PortConfig::named(format!("net_memif{id}"));
+        let queue = DpdkPort::open(&eal, &config).expect("the device is there").remove(0);
         // The way to this worker.
-        let config = Config::new(worker.target, worker.local);
-        let config = Config { connect_timeout: PATIENCE, ..config };
-        let port = dpdk::open(&config, &eal, &format!("net_memif{id}"));
-        (worker.local, port.expect("its worker comes"))
+        let (ip, next_hop) = (worker.target.ip(), worker.local.ip());
+        let host = HostConfig { ip, next_hop, mtu: worker.mtu, answers: true };
+        (worker.local, HostedPort::new(queue, &host).expect("of one family"))
     });
     let port = Several { queues: queues.collect() };
     serve(plan, port, &AtomicBool::new(false));
@@ -151,7 +153,7 @@ fn train_over_memif(plan: &Plan, rank: u8, folder: &Path) {
 
 /// One port of several devices, each with one worker behind it.
 struct Several {
-    queues: Vec<(SocketAddr, DpdkWorkerPort)>,
+    queues: Vec<(SocketAddr, HostedPort<DpdkQueue>)>,
 }
 
 /// The last octet of the IPv4 address that a frame goes to.
@@ -160,7 +162,7 @@ fn last_octet(frame: &[u8]) -> Option<u8> {
 }
 
 impl Port for Several {
-    type Frame = <DpdkWorkerPort as Port>::Frame;
+    type Frame = <DpdkQueue as Port>::Frame;
 
     fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<Self::Frame>) -> usize {
         self.queues.iter_mut().map(|(_, queue)| queue.rx_burst(now, rx)).sum()
