@@ -121,6 +121,8 @@ local PHASE = {
     [6] = "REFUSED",
     [7] = "CLOSE",
     [8] = "CLOSED",
+    [9] = "LISTEN",
+    [10] = "DEAF",
 }
 
 local REASON = {

@@ -79,7 +79,8 @@ def main():
     parser.add_argument("--rounds", default="3")
     parser.add_argument("--iters", default="3", help="timed sums of a round")
     options = parser.parse_args()
-    only = {"udp": "weft", "udp_offload": "weft_offload", "af_packet": "weft_af_packet"}[options.io]
+    only = {"udp": "weft", "udp_offload": "weft_offload",
+            "udp_multicast": "weft_multicast", "af_packet": "weft_af_packet"}[options.io]
     with tempfile.TemporaryDirectory() as folder:
         data = str(pathlib.Path(folder) / "perf.data")
         bench = [options.weft, "bench", "allreduce", "--peers", "--only", only, "--format", "json",

@@ -48,6 +48,7 @@ fn check_keys(json: &Value, io: &str) {
     for key in [
         "rounds",
         "wrong_sums",
+        "chunks_by_multicast",
         "chunks_aggregated",
         "chunks_direct",
         "retransmissions",
@@ -111,6 +112,28 @@ fn workers_on_packet_sockets_give_the_same_model_through_faults() {
     }
     let (ended, _) = digits_run(&["--io=udp", "--no-lab", "--worker-io=af_packet"]);
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+}
+
+#[test]
+fn sums_by_multicast_give_the_same_model_through_faults() {
+    let test = "sums_by_multicast_give_the_same_model_through_faults";
+    if !has_lab(test) {
+        return;
+    }
+    let model = lossless_model("20", "7");
+    for (io, faults) in [("udp", &[][..]), ("udp", &FAULTS[..]), ("af_packet", &[][..])] {
+        let mut arguments =
+            vec!["--io", io, "--worker-io=udp_multicast", "--rounds=20", "--seed=7"];
+        arguments.extend(faults);
+        let (ended, _) = digits_run(&arguments);
+        let json = good(&ended);
+        assert_eq!(json["model_sha256"], model.as_str(), "{io}");
+        assert_eq!((&json["io"], &json["worker_io"]), (&json!(io), &json!("udp_multicast")));
+        let count = |key: &str| json[key].as_u64().expect("a number");
+        let (cast, all) = (count("chunks_by_multicast"), count("chunks_aggregated"));
+        // All but what came before all had said that they hear, and repeats.
+        assert!(cast * 2 > all, "{cast} of {all} came by multicast");
+    }
 }
 
 #[test]

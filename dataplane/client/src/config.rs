@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weft_engine::role::worker::WorkerConfig;
 use weft_wire::frame::Endpoint;
+use weft_wire::frame::multicast::group_of;
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::{JobId, MacAddr, Rank};
 
@@ -104,6 +105,10 @@ pub struct Config {
     /// repeat; a larger value then spares repeats, and makes recovery from loss slower. A session
     /// that [connects](crate::Session::connect) over shared memory takes at least 100 ms.
     pub rto_min: Duration,
+    /// Where the aggregator's multicast addresses begin, as its file has it in `port.multicast`:
+    /// with [`Io::Udp`] the worker hears the address of its row, and a sum comes once for all. A
+    /// network that does not carry it is found out, and sums come to `local` then. Default none.
+    pub multicast: Option<IpAddr>,
     /// Ceiling of the sending rate in bytes of Ethernet frames per second. Default none.
     pub rate_bytes_per_sec: Option<u64>,
     /// Seed of this life's random numbers, for tests. Default: from the operating system.
@@ -134,6 +139,7 @@ impl Config {
             member_timeout: Duration::from_secs(30),
             close_linger: Duration::from_secs(2),
             rto_min: Duration::from_millis(1),
+            multicast: None,
             rate_bytes_per_sec: None,
             seed: None,
         }
@@ -202,6 +208,27 @@ impl Config {
         self
     }
 
+    /// Sets where the aggregator's multicast addresses begin.
+    #[must_use]
+    pub fn multicast(mut self, base: IpAddr) -> Self {
+        self.multicast = Some(base);
+        self
+    }
+
+    /// The rows that the worker is a member of.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = u16> {
+        let exponents = match self.numbers {
+            Numbers::Block { exponent_row } => Some(exponent_row),
+            _ => None,
+        };
+        [Some(self.row), exponents].into_iter().flatten()
+    }
+
+    /// The multicast address of a row's sums.
+    pub(crate) fn group_of(&self, row: u16) -> Option<IpAddr> {
+        group_of(self.multicast?, row)
+    }
+
     /// The engine's configuration for one row of this worker.
     ///
     /// # Errors
@@ -216,6 +243,10 @@ impl Config {
             .ok_or(Error::Config { field: "rank", problem: "must be 0 to 63" })?;
         let local = Endpoint { mac, addr: self.local };
         let target = Endpoint { mac: self.aggregator_mac, addr: self.aggregator };
+        if self.multicast.is_some() && self.group_of(row).is_none() {
+            let problem = "must be a multicast address with room for 1024 rows above it";
+            return Err(Error::Config { field: "multicast", problem });
+        }
         if self.dscp > 63 {
             return Err(Error::Config { field: "dscp", problem: "is above 63" });
         }

@@ -33,6 +33,7 @@ impl Group {
         let worker = |row, operation, seed| {
             let mut worker = config.worker(row, operation, mac)?;
             worker.batch_bytes = batch_bytes;
+            worker.multicast = config.group_of(row).filter(|group| io.port.hears(*group));
             Worker::new(worker, weft_kernel::crc32c, seed, now).map_err(Error::Session)
         };
         let mut data = worker(config.row, Operation::Sum, seed)?;

@@ -1,7 +1,7 @@
 //! The port of a worker: which one, and opening it.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use weft_io::nic::interface_with;
 use weft_io::pool::PoolFrame;
 use weft_io::route::router_to;
 use weft_io::shm::{ShmConfig, ShmError, ShmPort};
-use weft_io::udp::{ReservedPorts, UdpConfig, UdpPort};
+use weft_io::udp::{Hears, ReservedPorts, UdpConfig, UdpPort};
 use weft_io::{Burst, Port, PortInfo, PortStats, Waker};
 use weft_wire::Nanos;
 
@@ -106,7 +106,12 @@ const SHM_RTO_MIN: Duration = Duration::from_millis(100);
 const CALL_AGAIN: Duration = Duration::from_millis(10);
 
 fn udp_config(config: &Config) -> UdpConfig {
+    let hears = |group| {
+        let group = SocketAddr::new(group, config.aggregator.port());
+        Hears { group, source: config.aggregator }
+    };
     UdpConfig {
+        hears: config.rows().filter_map(|row| config.group_of(row)).map(hears).collect(),
         socket_count: usize::from(config.lanes),
         mtu: usize::from(config.mtu),
         offload: config.offload,
@@ -233,6 +238,10 @@ impl Port for WorkerPort {
 
     fn free(&mut self, frames: &mut Burst<PoolFrame>) {
         each!(&mut self.kind, port => port.free(frames));
+    }
+
+    fn hears(&self, group: IpAddr) -> bool {
+        each!(&self.kind, port => port.hears(group))
     }
 
     fn info(&self) -> PortInfo {

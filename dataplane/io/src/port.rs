@@ -8,6 +8,8 @@
 //! and what is sent); nothing here blocks except [`Port::wait`]; a full transmit ring leaves the
 //! unsent frames with the caller, who counts them as loss (PROTOCOL section 10).
 
+use std::net::IpAddr;
+
 use arrayvec::ArrayVec;
 use weft_wire::{MacAddr, Nanos};
 
@@ -123,6 +125,13 @@ pub trait Port {
         None
     }
 
+    /// True when what is sent to this multicast address comes in here, as far as the port and its
+    /// host are concerned. By default nothing does.
+    fn hears(&self, group: IpAddr) -> bool {
+        let _ = group;
+        false
+    }
+
     /// Sleeps until a frame may have arrived or `timeout_ns` has passed. Idle back-off only:
     /// returning early, or always at the timeout, is correct.
     fn wait(&mut self, timeout_ns: u64) {
@@ -179,6 +188,11 @@ macro_rules! forward_port {
     (@ $port:ident recycles) => {
         fn recycles(&self, frame_len: usize) -> bool {
             self.$port.recycles(frame_len)
+        }
+    };
+    (@ $port:ident hears) => {
+        fn hears(&self, group: std::net::IpAddr) -> bool {
+            self.$port.hears(group)
         }
     };
     (@ $port:ident merges) => {

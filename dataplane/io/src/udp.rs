@@ -71,6 +71,17 @@ pub struct UdpConfig {
     /// beside a DPDK port, BMv2, or an AF_PACKET port without offload, at a veth whose offloads are
     /// on: what reads frames there is given the packet whole.
     pub offload: bool,
+    /// Multicast addresses that are heard beside the port's own, on the interface that has `addr`.
+    pub hears: Vec<Hears>,
+}
+
+/// A multicast address that a port hears, as many UDP ports of it as the port has sockets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hears {
+    /// The address and its first UDP port.
+    pub group: SocketAddr,
+    /// Who sends there, and its first UDP port: what others send is not taken in.
+    pub source: SocketAddr,
 }
 
 impl UdpConfig {
@@ -85,6 +96,7 @@ impl UdpConfig {
             socket_buffer_bytes: 4 << 20,
             ipv4_checksum: false,
             offload: false,
+            hears: Vec::new(),
         }
     }
 }
@@ -141,7 +153,9 @@ pub struct GrantedBuffers {
 /// A port over UDP sockets.
 #[derive(Debug)]
 pub struct UdpPort {
+    /// Those that send, then those of multicast addresses.
     sockets: Vec<Socket>,
+    sender_count: usize,
     supply: Supply,
     info: PortInfo,
     stats: PortStats,
@@ -163,15 +177,19 @@ impl UdpPort {
     /// [`UdpError`], one line that says what to do.
     pub fn open(config: &UdpConfig) -> Result<Self, UdpError> {
         check(config)?;
-        let sockets = socket::bind_all(config)?;
-        let addr = sockets[0].addr();
+        let mut sockets = socket::bind_all(config)?;
+        let (addr, sender_count) = (sockets[0].addr(), sockets.len());
+        for hears in &config.hears {
+            sockets.extend(socket::hear_all(hears, config)?);
+        }
         mmsg::prepare_thread();
         let name =
-            if sockets.len() == 1 { addr.to_string() } else { format!("{addr}+{}", sockets.len()) };
+            if sender_count == 1 { addr.to_string() } else { format!("{addr}+{sender_count}") };
         let mac = pseudo_mac(addr.ip());
         let headers_len = headers::len(addr.ip());
         Ok(Self {
             sockets,
+            sender_count,
             supply: Supply::new(config.frame_count, config.mtu + ETHERNET_LEN),
             info: PortInfo { name, driver: "udp".to_owned(), mac, mtu: config.mtu },
             stats: PortStats::default(),
@@ -212,12 +230,19 @@ impl Port for UdpPort {
 
     fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
         let mut count = self.split_merged(rx);
-        for _ in 0..self.sockets.len() {
-            if rx.is_full() {
-                break;
+        // One call tells of all sockets. A receive that finds nothing costs more, for the kernel
+        // looks at its buffers first.
+        let readable = if rx.is_full() { 0 } else { socket::readable(&self.sockets) };
+        let (first, sockets) = (self.next_rx, self.sockets.len());
+        for index in (first..sockets).chain(0..first) {
+            if readable & 1 << index == 0 || rx.is_full() {
+                continue;
             }
-            count += self.receive(self.next_rx, rx);
-            self.next_rx = (self.next_rx + 1) % self.sockets.len();
+            let received = self.receive(index, rx);
+            if count == 0 && received > 0 {
+                self.next_rx = (index + 1) % sockets;
+            }
+            count += received;
         }
         if count > 0 {
             self.yielding.note_received();
@@ -245,6 +270,10 @@ impl Port for UdpPort {
 
     fn merges(&self) -> bool {
         self.sockets.iter().any(Socket::takes_runs)
+    }
+
+    fn hears(&self, group: IpAddr) -> bool {
+        self.sockets[self.sender_count..].iter().any(|socket| socket.addr().ip() == group)
     }
 
     fn info(&self) -> PortInfo {
@@ -294,6 +323,16 @@ pub fn pseudo_mac(ip: IpAddr) -> MacAddr {
     }
 }
 
+/// True for what can be heard.
+fn is_heard(Hears { group, source }: &Hears, config: &UdpConfig) -> bool {
+    let has_room = |addr: &SocketAddr| usize::from(addr.port()) + config.socket_count <= 1 << 16;
+    let is_ipv4 = config.addr.is_ipv4();
+    group.ip().is_multicast()
+        && (group.is_ipv4(), source.is_ipv4()) == (is_ipv4, is_ipv4)
+        && has_room(group)
+        && has_room(source)
+}
+
 fn check(config: &UdpConfig) -> Result<(), UdpError> {
     let headers_len = headers::len(config.addr.ip()) - ETHERNET_LEN;
     let problem = if config.addr.ip().is_unspecified() {
@@ -302,6 +341,10 @@ fn check(config: &UdpConfig) -> Result<(), UdpError> {
         "the number of sockets must be 1 to 64"
     } else if usize::from(config.addr.port()) + config.socket_count > 1 << 16 {
         "its sockets would pass port 65535: choose a lower port"
+    } else if config.socket_count * (1 + config.hears.len()) > SOCKETS_MAX {
+        "it would have more than 64 sockets: hear fewer multicast addresses"
+    } else if config.hears.iter().any(|hears| !is_heard(hears, config)) {
+        "a multicast address must be one, and of the family of the port and of who sends there"
     } else if config.mtu <= headers_len || config.mtu > usize::from(u16::MAX) {
         "the MTU must be above its headers and at most 65535"
     } else {

@@ -368,3 +368,29 @@ fn granted_buffers_are_reported() {
     let granted = open("127.0.0.1", 2).granted();
     assert!(granted.rx_bytes >= 4096 && granted.tx_bytes >= 4096, "{granted:?}");
 }
+
+/// A message fills most of a burst, so one socket is served in each.
+#[test]
+fn a_lane_with_many_runs_lets_the_others_have_their_turn() {
+    let addr: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let open = |socket_count| {
+        let config = UdpConfig { socket_count, offload: true, ..UdpConfig::new(addr) };
+        UdpPort::open(&config).expect("a port")
+    };
+    let (mut worker, mut server) = (open(2), open(1));
+    for index in [0, 0, 0, 0, 1] {
+        let route = encap(server.local_addr(), lane(&worker, index));
+        let mut tx: Burst<_> = (0..45).map(|_| datagram(&mut server, &route, &[1; 1400])).collect();
+        assert_eq!(server.tx_burst(NOW, &mut tx), 45);
+    }
+    let lanes = (0..3).flat_map(|_| {
+        let mut rx = Burst::new();
+        worker.rx_burst(NOW, &mut rx);
+        let ports = rx.iter().map(|frame| Udp::parse(frame.as_ref()).expect("whole").target.port());
+        let ports: std::collections::BTreeSet<u16> = ports.collect();
+        worker.free(&mut rx);
+        ports
+    });
+    let seen: Vec<u16> = lanes.collect();
+    assert!(seen.contains(&lane(&worker, 1).port()), "{seen:?}");
+}

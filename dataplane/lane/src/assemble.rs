@@ -47,6 +47,7 @@ impl Settings {
     ) -> Aggregator {
         let seed = seed.into();
         let lane = Aggregator::of_seed(table, lane, &seed, kernels).with_strangers(self.strangers);
+        let lane = lane.with_multicast(self.config.port.multicast);
         match self.is_told() {
             true => lane.unsettled(),
             false => lane,

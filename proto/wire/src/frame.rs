@@ -14,6 +14,7 @@ use crate::types::MacAddr;
 mod datagram;
 mod encap;
 pub mod label;
+pub mod multicast;
 pub mod run;
 #[cfg(test)]
 mod tests;

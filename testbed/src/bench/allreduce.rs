@@ -242,6 +242,7 @@ fn config(settings: &Settings, plans: &[MemberPlan], interface: &str) -> NodeCon
     };
     let mut config = box_config("a0", settings.io, plans[0].aggregator, u32::from(MTU), interface);
     config.dpdk.memory_mib = 128;
+    config.port.multicast = settings.worker_io.multicast();
     NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..config }
 }
 

@@ -88,6 +88,7 @@ pub fn run<P: Port>(
     config.connect_timeout = CONNECT_TIMEOUT;
     config.io = plan.io.of_client();
     (config.mtu, config.offload) = (plan.mtu, plan.offload);
+    config.multicast = plan.io.multicast();
     let mut session = connect(&config)?;
     let elements = u64::from(session.lease().elements);
     let own = Process::own();

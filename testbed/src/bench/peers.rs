@@ -51,6 +51,8 @@ pub enum Peer {
     Weft,
     /// Weft, with runs of frames as one message each.
     WeftOffload,
+    /// The same, the sums by multicast.
+    WeftMulticast,
     /// Weft, its workers and its box on packet sockets.
     WeftAfPacket,
     /// Weft, its workers and its box on one host, through memory.
@@ -65,9 +67,10 @@ pub enum Peer {
 
 impl Peer {
     /// All of them, in the order of rows.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Weft,
         Self::WeftOffload,
+        Self::WeftMulticast,
         Self::WeftAfPacket,
         Self::WeftShm,
         Self::OpenMpi,
@@ -81,6 +84,7 @@ impl Peer {
         match self {
             Self::Weft => ("weft", "udp"),
             Self::WeftOffload => ("weft", "udp_offload"),
+            Self::WeftMulticast => ("weft", "udp_multicast"),
             Self::WeftAfPacket => ("weft", "af_packet"),
             Self::WeftShm => ("weft", "shm"),
             Self::OpenMpi => ("openmpi", "tcp"),
@@ -90,12 +94,13 @@ impl Peer {
     }
 
     const fn is_weft(self) -> bool {
-        matches!(self, Self::Weft | Self::WeftOffload | Self::WeftAfPacket | Self::WeftShm)
+        !matches!(self, Self::OpenMpi | Self::OpenMpiRing | Self::Gloo)
     }
 
     /// The box's port and the workers'.
     const fn ports(self) -> (Io, WorkerIo) {
         match self {
+            Self::WeftMulticast => (Io::Udp, WorkerIo::UdpMulticast),
             Self::WeftAfPacket => (Io::AfPacket, WorkerIo::AfPacket),
             Self::WeftShm => (Io::Shm, WorkerIo::Shm),
             _ => (Io::Udp, WorkerIo::Udp),
@@ -107,7 +112,9 @@ impl Peer {
     pub const fn is_for(self, one_host: bool) -> bool {
         match self {
             Self::WeftShm => one_host,
-            Self::WeftAfPacket | Self::OpenMpi | Self::OpenMpiRing => !one_host,
+            Self::WeftMulticast | Self::WeftAfPacket | Self::OpenMpi | Self::OpenMpiRing => {
+                !one_host
+            }
             Self::Weft | Self::WeftOffload | Self::Gloo => true,
         }
     }
@@ -253,6 +260,7 @@ fn weft(
     let mtu = u32::from(place.mtu);
     let mut config = box_config("a0", box_io, network.aggregator(), mtu, &network.interface());
     config.port.offload = offload;
+    config.port.multicast = worker_io.multicast();
     let config = NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..config };
     let results = network.run(&config, &plans, directory)?;
     Ok(results.into_iter().flatten().collect())

@@ -268,7 +268,8 @@ Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
   time/bound     time / (frames of the vector / link rate), with --rate-mbit
 
 With --peers, of f32 vectors in namespaces, each peer's runs in turn with the others':
-  peer, io       weft over udp, over udp_offload (runs of frames as one message), over af_packet
+  peer, io       weft over udp, over udp_offload (runs of frames as one message), over
+                 udp_multicast (the same, and a sum leaves the box once for all), over af_packet
                  (box and workers on packet sockets), or, with --one-host, over shm; openmpi and
                  openmpi_ring over tcp; gloo over tcp. Interfaces keep their offloads
   rate_mbit, mtu of the workers' links; without a rate they are not shaped

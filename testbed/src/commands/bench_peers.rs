@@ -35,6 +35,7 @@ pub(crate) struct PeerArgs {
 enum PeerName {
     Weft,
     WeftOffload,
+    WeftMulticast,
     WeftAfPacket,
     WeftShm,
     Openmpi,
@@ -47,6 +48,7 @@ impl PeerName {
         match self {
             Self::Weft => Peer::Weft,
             Self::WeftOffload => Peer::WeftOffload,
+            Self::WeftMulticast => Peer::WeftMulticast,
             Self::WeftAfPacket => Peer::WeftAfPacket,
             Self::WeftShm => Peer::WeftShm,
             Self::Openmpi => Peer::OpenMpi,

@@ -165,6 +165,8 @@ pub(super) enum IoName {
 #[value(rename_all = "snake_case")]
 pub(crate) enum WorkerIoName {
     Udp,
+    /// UDP, and a sum leaves the box once for all workers.
+    UdpMulticast,
     /// Packet sockets on the worker's interface, beside its kernel.
     AfPacket,
 }
@@ -173,6 +175,7 @@ impl WorkerIoName {
     pub(crate) fn io(self) -> WorkerIo {
         match self {
             Self::Udp => WorkerIo::Udp,
+            Self::UdpMulticast => WorkerIo::UdpMulticast,
             Self::AfPacket => WorkerIo::AfPacket,
         }
     }

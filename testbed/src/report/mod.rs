@@ -94,6 +94,9 @@ pub struct RunOutcome {
     pub wrong_sums: u64,
     /// Chunks whose sum came from an aggregator.
     pub chunks_aggregated: u64,
+    /// Chunks whose sum left its aggregator once for all workers, and came so.
+    #[serde(default)]
+    pub chunks_by_multicast: u64,
     /// Chunks that were sent past the aggregators.
     pub chunks_direct: u64,
     /// Contributions that were sent again.

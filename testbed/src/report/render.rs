@@ -91,6 +91,9 @@ fn outcome(out: &mut String, report: &Report) {
     };
     let io = match outcome.worker_io.as_str() {
         "af_packet" => format!("{io}, workers over af_packet"),
+        "udp_multicast" => {
+            format!("{io}, {} chunks of workers by multicast", outcome.chunks_by_multicast)
+        }
         _ => io,
     };
     let same = if outcome.model_identical { "identical to" } else { "DIFFERS from" };

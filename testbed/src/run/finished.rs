@@ -102,6 +102,7 @@ impl Finished<'_> {
             model_sha256: judged.model_sha256,
             wrong_sums: judged.wrong_sums,
             chunks_aggregated: total.chunks_aggregated,
+            chunks_by_multicast: total.chunks_by_multicast,
             chunks_direct: total.chunks_direct,
             retransmissions: total.retransmissions,
             duplicates_dropped: observed.boxes.iter().map(|(_, b)| b.duplicates).sum(),

@@ -115,6 +115,9 @@ pub struct WorkerSummary {
     pub chunks_direct: u64,
     /// Chunks that entered a sum on their way.
     pub chunks_aggregated: u64,
+    /// Chunks whose sum came once for all workers.
+    #[serde(default)]
+    pub chunks_by_multicast: u64,
     /// Chunks of updates that were dropped.
     pub chunks_dropped: u64,
     /// Chunks of updates that were void.
@@ -153,6 +156,7 @@ impl WorkerSummary {
         self.chunks_sent += other.chunks_sent;
         self.chunks_direct += other.chunks_direct;
         self.chunks_aggregated += other.chunks_aggregated;
+        self.chunks_by_multicast += other.chunks_by_multicast;
         self.chunks_dropped += other.chunks_dropped;
         self.chunks_voided += other.chunks_voided;
         self.chunks_undecided += other.chunks_undecided;

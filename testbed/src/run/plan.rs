@@ -150,7 +150,8 @@ pub enum PlanError {
     /// What a worker's port cannot do.
     #[error(
         "--worker-io {io} is not for these workers: af_packet is for a lab, where each has an \
-         interface; shm for an allreduce, with --io shm"
+         interface; udp_multicast for an allreduce in a lab without a switch that sums; shm for an \
+         allreduce, with --io shm"
     )]
     WorkerIo {
         /// The port.
@@ -251,12 +252,17 @@ impl Plan {
     /// # Errors
     /// [`PlanError::WorkerIo`] where a worker cannot have it.
     pub fn set_worker_io(&mut self, io: WorkerIo) -> Result<(), PlanError> {
+        let is_push = self.workers.iter().any(|worker| worker.scenario.push.is_some());
+        let hears = io.multicast().is_some();
         let may = io != WorkerIo::Shm && self.topology.is_some();
-        if !may {
+        if !may || hears && (is_push || self.switch.is_some()) {
             return Err(PlanError::WorkerIo { io: io.name() });
         }
         for worker in &mut self.workers {
             worker.io = io;
+        }
+        for planned in &mut self.boxes {
+            planned.config.port.multicast = io.multicast();
         }
         Ok(())
     }
@@ -461,6 +467,7 @@ mod tests {
         let mut lab = plan(&scenario, Io::Udp, Place::Lab);
         lab.set_worker_io(WorkerIo::AfPacket).unwrap();
         assert!(lab.workers.iter().all(|worker| worker.io == WorkerIo::AfPacket));
+        lab.set_worker_io(WorkerIo::UdpMulticast).unwrap_err();
         lab.set_worker_io(WorkerIo::Shm).unwrap_err();
     }
 

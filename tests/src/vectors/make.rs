@@ -171,7 +171,7 @@ fn vector(
 
 /// True for the phases that a member sends.
 fn is_up(body: &[u8]) -> bool {
-    let up = [Phase::Hello, Phase::Join, Phase::Close];
+    let up = [Phase::Hello, Phase::Join, Phase::Close, Phase::Listen, Phase::Deaf];
     body.first().is_some_and(|phase| up.iter().any(|up| *up as u8 == *phase))
 }
 
@@ -248,7 +248,7 @@ fn handshake(name: &str, what: &str, family: Family, hello: &Hello, bitmap: &[u8
     hello.emit(bitmap, &mut body);
     let generation = if is_up(&body) { 0 } else { 3 };
     let members = match hello.phase {
-        Phase::Hello | Phase::Join | Phase::Close => Members(0b100),
+        Phase::Hello | Phase::Join | Phase::Close | Phase::Listen | Phase::Deaf => Members(0b100),
         Phase::Challenge | Phase::Welcome => Members::EMPTY,
         Phase::Waiting | Phase::Refused | Phase::Closed => Members(0b101),
     };
@@ -290,6 +290,7 @@ fn welcome() -> Hello {
 fn handshakes() -> Vec<Vector> {
     let welcome = welcome();
     let said = |phase| Hello { life: welcome.life, ..Hello::new(phase) };
+    let of = |phase| Hello { epoch: EPOCH, cookie_up: COOKIE_UP, ..said(phase) };
     let hello = Hello { probe_len: PROBE_LEN, ..said(Phase::Hello) };
     let challenge = Hello { token: welcome.token, probe_len: PROBE_LEN, ..said(Phase::Challenge) };
     let join = Hello { token: welcome.token, ..said(Phase::Join) };
@@ -330,6 +331,8 @@ fn handshakes() -> Vec<Vector> {
         ),
         handshake("hello-close", "holds every sum", Ipv4, &said(Phase::Close), &[]),
         handshake("hello-closed", "ranks 0 and 2 have closed", Ipv4, &said(Phase::Closed), &[]),
+        handshake("hello-listen", "hears the multicast address", Ipv4, &of(Phase::Listen), &[]),
+        handshake("hello-deaf", "does not hear it", Ipv6, &of(Phase::Deaf), &[]),
     ]
 }
 

@@ -256,6 +256,11 @@ impl Client {
         }
     }
 
+    /// The body of a word beside the handshake that is not answered: LISTEN or DEAF.
+    pub(crate) fn say(&mut self, phase: Phase) -> Hello {
+        self.body(phase)
+    }
+
     fn body(&mut self, phase: Phase) -> Hello {
         let mut body = Hello { life: self.life, ..Hello::new(phase) };
         match phase {
@@ -297,7 +302,9 @@ impl Client {
             Phase::Refused if hello.reason == Reason::UnknownGroup => is_shaking,
             Phase::Refused => self.has_joined,
             Phase::Closed => self.standing == Standing::Closing,
-            Phase::Hello | Phase::Join | Phase::Close => return Err(DropReason::Handshake),
+            Phase::Hello | Phase::Join | Phase::Close | Phase::Listen | Phase::Deaf => {
+                return Err(DropReason::Handshake);
+            }
         };
         if !is_believed {
             return Err(DropReason::Unsolicited);

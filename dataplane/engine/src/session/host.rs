@@ -119,8 +119,10 @@ impl Host {
                 Ok(())
             }
             Phase::Join => Err(DropReason::Token),
-            Phase::Close if hello.life == peer.lives.latest() => Ok(()),
-            Phase::Close => Err(DropReason::StaleEpoch),
+            Phase::Close | Phase::Listen | Phase::Deaf if hello.life == peer.lives.latest() => {
+                Ok(())
+            }
+            Phase::Close | Phase::Listen | Phase::Deaf => Err(DropReason::StaleEpoch),
             _ => Err(DropReason::Handshake),
         }
     }

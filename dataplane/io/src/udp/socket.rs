@@ -1,19 +1,21 @@
 //! Opens the sockets of a UDP port: addresses, buffer sizes, ECN, DF, drop counters.
 
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use arrayvec::ArrayVec;
 // The macro names its two helpers without a path.
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::net::if_::if_nametoindex;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use socket2::{Domain, Protocol, SockAddr, Type};
 
-use super::{SOCKETS_MAX, UdpConfig, UdpError};
+use super::{Hears, SOCKETS_MAX, UdpConfig, UdpError};
+use crate::nic::interface_with;
 use crate::wake::Waker;
 
 /// RFC 3168: ECN-capable transport, codepoint 0.
@@ -100,12 +102,37 @@ impl Socket {
             .map_err(failed("make a socket"))?;
         if addr.is_ipv6() {
             inner.set_only_v6(true).map_err(failed("set IPV6_V6ONLY"))?;
+            choose_interface(&inner, addr.ip());
         }
         inner.bind(&SockAddr::from(addr)).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => UdpError::InUse { addr },
             io::ErrorKind::AddrNotAvailable => UdpError::NoSuchAddress { ip: addr.ip() },
             _ => failed("bind a socket")(source),
         })?;
+        Self::begin(inner, addr, config)
+    }
+
+    /// A socket that takes what `source` sends to the multicast address `group`.
+    fn hear(group: SocketAddr, source: SocketAddr, config: &UdpConfig) -> Result<Self, UdpError> {
+        let failed =
+            |attempt| move |error| UdpError::Socket { addr: group, attempt, source: error };
+        let kind = Type::DGRAM.nonblocking().cloexec();
+        let inner = socket2::Socket::new(Domain::for_address(group), kind, Some(Protocol::UDP))
+            .map_err(failed("make a socket"))?;
+        // Every worker of a host hears it by a socket of its own.
+        inner.set_reuse_address(true).map_err(failed("share the address"))?;
+        join(&inner, group, config.addr.ip()).map_err(failed("join the multicast group"))?;
+        inner.connect(&SockAddr::from(source)).map_err(failed("take one sender's alone"))?;
+        Self::begin(inner, group, config)
+    }
+
+    /// Sets the options of a socket that is bound to `addr`.
+    fn begin(
+        inner: socket2::Socket,
+        addr: SocketAddr,
+        config: &UdpConfig,
+    ) -> Result<Self, UdpError> {
+        let failed = |attempt| move |source| UdpError::Socket { addr, attempt, source };
         configure(&inner, addr).map_err(failed("set ECN and path MTU options"))?;
         let (rx_buffer_bytes, tx_buffer_bytes) =
             grow_buffers(&inner, config.socket_buffer_bytes)
@@ -135,6 +162,45 @@ pub(super) fn bind_all(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
     outcome
 }
 
+/// Opens a socket for each lane of a multicast address.
+pub(super) fn hear_all(hears: &Hears, config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
+    let above = |mut addr: SocketAddr, lane: u16| {
+        addr.set_port(addr.port() + lane);
+        addr
+    };
+    let lanes = 0..u16::try_from(config.socket_count).unwrap_or(u16::MAX);
+    let hear = |lane| Socket::hear(above(hears.group, lane), above(hears.source, lane), config);
+    lanes.map(hear).collect()
+}
+
+/// Binds a socket to `group` and asks for what is sent there, on the interface that has `local`.
+fn join(socket: &socket2::Socket, group: SocketAddr, local: IpAddr) -> io::Result<()> {
+    match (group, local) {
+        (SocketAddr::V4(group), IpAddr::V4(local)) => {
+            socket.bind(&SockAddr::from(group))?;
+            socket.join_multicast_v4(group.ip(), &local)
+        }
+        (SocketAddr::V6(mut group), local) => {
+            let index = index_with(local).ok_or(io::ErrorKind::AddrNotAvailable)?;
+            // Addresses of a link's scope are of one link.
+            group.set_scope_id(index);
+            socket.bind(&SockAddr::from(group))?;
+            socket.join_multicast_v6(group.ip(), index)
+        }
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Has what an IPv6 socket sends to multicast addresses leave by the interface that has its
+/// address, as IPv4 does by itself. Whoever has none there sends nothing.
+fn choose_interface(socket: &socket2::Socket, local: IpAddr) {
+    let _ = index_with(local).map(|index| socket.set_multicast_if_v6(index));
+}
+
+fn index_with(local: IpAddr) -> Option<u32> {
+    if_nametoindex(interface_with(local)?.as_str()).ok()
+}
+
 fn bind_from(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
     let first = Socket::bind(config.addr, config)?;
     let mut addr = first.addr();
@@ -145,6 +211,19 @@ fn bind_from(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
         sockets.push(Socket::bind(addr, config)?);
     }
     Ok(sockets)
+}
+
+/// The sockets from which something, or an error, can be taken now: a bit for each.
+pub(super) fn readable(sockets: &[Socket]) -> u64 {
+    let mut fds: ArrayVec<PollFd<'_>, SOCKETS_MAX> =
+        sockets.iter().map(|socket| PollFd::new(socket.inner.as_fd(), PollFlags::POLLIN)).collect();
+    // What cannot be told is tried.
+    let Ok(count) = poll(&mut fds, PollTimeout::ZERO) else { return u64::MAX };
+    if count == 0 {
+        return 0;
+    }
+    let bits = (0..).zip(&fds).filter(|(_, fd)| fd.any() != Some(false));
+    bits.fold(0, |bits, (index, _): (u32, _)| bits | 1 << index)
 }
 
 /// Sleeps until a socket is readable, `waker` was called or the time has passed.

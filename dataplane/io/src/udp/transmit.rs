@@ -59,7 +59,7 @@ impl UdpPort {
         let udp = Udp::parse(frame.as_ref()).ok()?;
         let first = self.local_addr();
         let lane = usize::from(udp.source.port().checked_sub(first.port())?);
-        let sendable = lane < self.sockets.len()
+        let sendable = lane < self.sender_count
             && udp.source.ip() == first.ip()
             && udp.target.is_ipv4() == first.is_ipv4()
             && frame.as_ref().len() <= self.info.mtu + ETHERNET_LEN;

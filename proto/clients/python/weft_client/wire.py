@@ -79,6 +79,8 @@ class Phase(IntEnum):
     REFUSED = 6
     CLOSE = 7
     CLOSED = 8
+    LISTEN = 9
+    DEAF = 10
 
 
 class Reason(IntEnum):

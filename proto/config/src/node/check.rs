@@ -3,8 +3,11 @@
 
 use alloc::format;
 use alloc::string::String;
+use core::net::IpAddr;
 
-use super::{BandsBy, Io, NodeConfig};
+use weft_wire::frame::multicast::group_of;
+
+use super::{BandsBy, Io, NodeConfig, PortSection};
 use crate::Problem;
 
 /// Longest pause that still lets a node end within a second.
@@ -31,6 +34,9 @@ impl NodeConfig {
         }
         if port.shm && port.io != Io::Udp && self.lcores.shards > 1 {
             return refuse("port.shm", "with several lanes needs port.io = \"udp\"");
+        }
+        if let Some(problem) = port.multicast.and_then(|base| multicast_problem(base, port)) {
+            return refuse("port.multicast", problem);
         }
         match (&self.switch, port.io == Io::Switch) {
             (None, true) => return refuse("switch", "must be there where port.io is \"switch\""),
@@ -101,4 +107,17 @@ impl NodeConfig {
         }
         Ok(())
     }
+}
+
+/// Why rows cannot have multicast addresses from `base` on.
+fn multicast_problem(base: IpAddr, port: &PortSection) -> Option<&'static str> {
+    if port.io == Io::Switch {
+        return Some("is not for a switch, which sends each member's answers itself");
+    }
+    if base.is_ipv4() != port.ip.ip.is_ipv4() {
+        return Some("must be of the family of port.ip");
+    }
+    let problem = "must be a multicast address with room for 1024 rows above it, such as \
+                   239.87.69.0 or ff12::5745:0";
+    group_of(base, 0).is_none().then_some(problem)
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// Elements of a chunk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Elements {
-    /// As many whole KiB of them as one packet of the port's MTU holds: 256 of 4 bytes at an MTU of
-    /// 1500, 2048 at 9000, 16128 at 65535.
+    /// As many whole cache lines of them as one packet of the port's MTU holds: 352 of 4 bytes at
+    /// an MTU of 1500, 2224 at 9000, 16368 at 65535.
     Auto,
     /// So many.
     Count(u16),
@@ -17,14 +17,13 @@ pub enum Elements {
 
 impl Elements {
     /// What it means for elements of `element_len` bytes where a packet has room for
-    /// `payload_len_max` bytes of them. Less room than a KiB is used in units of 64 bytes.
+    /// `payload_len_max` bytes of them.
     #[must_use]
     pub fn resolve(self, payload_len_max: usize, element_len: usize) -> u16 {
-        let unit = if payload_len_max >= UNIT_BYTES { UNIT_BYTES } else { UNIT_BYTES_MIN };
         match self {
             Self::Count(count) => count,
             Self::Auto => {
-                let elements = payload_len_max / unit * unit / element_len.max(1);
+                let elements = payload_len_max / LINE_BYTES * LINE_BYTES / element_len.max(1);
                 u16::try_from(elements).unwrap_or(u16::MAX)
             }
         }
@@ -82,23 +81,21 @@ impl de::Visitor<'_> for Visitor {
 }
 
 const AUTO: &str = "auto";
-/// Chunks are whole multiples of this: vectors and pages divide evenly.
-const UNIT_BYTES: usize = 1024;
-/// A cache line.
-const UNIT_BYTES_MIN: usize = 64;
+/// A cache line: slots lie in whole ones, and vector registers divide it.
+const LINE_BYTES: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn auto_takes_whole_kibibytes_of_what_a_packet_holds() {
+    fn auto_takes_whole_cache_lines_of_what_a_packet_holds() {
         for (mtu, element_len, elements) in [
-            (1500, 4, 256),
-            (1500, 2, 512),
-            (9000, 4, 2048),
-            (9000, 2, 4096),
-            (65_535, 4, 16_128),
+            (1500, 4, 352),
+            (1500, 2, 704),
+            (9000, 4, 2224),
+            (9000, 2, 4448),
+            (65_535, 4, 16_368),
             (576, 4, 128),
         ] {
             let room = mtu - 20 - 8 - 32;

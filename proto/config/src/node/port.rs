@@ -1,6 +1,7 @@
 //! `[port]`: the port, and the box's address on it.
 
 use alloc::string::String;
+use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use weft_wire::MacAddr;
@@ -48,6 +49,13 @@ pub struct PortSection {
     /// its file, as one on `udp` does. Default true.
     #[serde(default = "defaults::yes")]
     pub offload: bool,
+    /// Where multicast addresses begin, such as `239.87.69.0`: the sums of row `r` go to the one
+    /// `r` above it, once for all members that hear it, when all have said so. They hear it with
+    /// the same address in their configuration, on a port of the kernel's UDP sockets, across any
+    /// switch or bridge that floods or snoops, and no router. Anybody on that network can read the
+    /// sums. Not for `switch`. Default none: each member gets a copy of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multicast: Option<IpAddr>,
     /// Share memory with the workers of this host that ask for it, beside the port: each gets two
     /// rings, about 1 MiB at an MTU of 1500, and keeps the address that its row has. They must run
     /// as this user or root. With several lanes: `udp` only; not for `switch`. Default false.

@@ -38,8 +38,8 @@ pub struct RowSection {
     /// `crc32c` (default), `checksum16` (UDP's, for P4 peers), or `none`.
     #[serde(default)]
     pub integrity: Integrity,
-    /// Elements per chunk: a number, or `"auto"` for as many whole KiB as one packet of
-    /// `port.mtu` holds (256 of 4 bytes at an MTU of 1500, 2048 at 9000, 16128 at 65535): the
+    /// Elements per chunk: a number, or `"auto"` for as many whole cache lines as one packet of
+    /// `port.mtu` holds (352 of 4 bytes at an MTU of 1500, 2224 at 9000, 16368 at 65535): the
     /// larger, the less work a byte takes, and a short vector is padded to one. Default 256.
     #[serde(default = "defaults::row_elements")]
     pub elements: Elements,

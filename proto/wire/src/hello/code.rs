@@ -25,6 +25,10 @@ pub enum Phase {
     Close = 7,
     /// Box to member: the header's `members` have closed.
     Closed = 8,
+    /// Member to box: it hears the row's multicast address, so answers may go there.
+    Listen = 9,
+    /// Member to box: it does not hear that address (any more).
+    Deaf = 10,
 }
 
 impl Phase {
@@ -38,6 +42,8 @@ impl Phase {
         (Self::Refused, "REFUSED"),
         (Self::Close, "CLOSE"),
         (Self::Closed, "CLOSED"),
+        (Self::Listen, "LISTEN"),
+        (Self::Deaf, "DEAF"),
     ];
 
     pub(super) const fn from_byte(byte: u8) -> Option<Self> {
@@ -50,6 +56,8 @@ impl Phase {
             6 => Some(Self::Refused),
             7 => Some(Self::Close),
             8 => Some(Self::Closed),
+            9 => Some(Self::Listen),
+            10 => Some(Self::Deaf),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! What a worker's process is told.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub enum WorkerIo {
     /// The kernel's UDP sockets.
     #[default]
     Udp,
+    /// The same, with the box's multicast address: sums come once for all.
+    UdpMulticast,
     /// Memory shared with its box.
     Shm,
     /// Packet sockets on its interface.
@@ -37,16 +39,25 @@ impl WorkerIo {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
+            Self::UdpMulticast => "udp_multicast",
             Self::Shm => "shm",
             Self::AfPacket => "af_packet",
         }
+    }
+
+    /// Where the multicast addresses of its box begin, if it hears them.
+    #[must_use]
+    pub const fn multicast(self) -> Option<IpAddr> {
+        // Of the addresses that are an organisation's own (RFC 2365).
+        const BASE: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 87, 69, 0));
+        if matches!(self, Self::UdpMulticast) { Some(BASE) } else { None }
     }
 
     /// The client's word for it.
     #[must_use]
     pub const fn of_client(self) -> weft_client::Io {
         match self {
-            Self::Udp => weft_client::Io::Udp,
+            Self::Udp | Self::UdpMulticast => weft_client::Io::Udp,
             Self::Shm => weft_client::Io::Shm,
             Self::AfPacket => weft_client::Io::AfPacket,
         }
@@ -139,6 +150,7 @@ impl WorkerPlan {
             .lanes(self.scenario.aggregation.lanes)
             .mtu(self.mtu)
             .numbers(numbers);
+        config.multicast = self.io.multicast();
         config.member_timeout = self.scenario.job.member_timeout();
         if self.is_lossless() {
             config.rto_min = RTO_MIN_LOSSLESS;

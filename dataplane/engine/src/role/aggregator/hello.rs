@@ -61,6 +61,15 @@ impl Aggregator {
                 self.pay(frame_len, incoming)?;
                 self.leases[index.index()].close(rank)
             }
+            Step::Listen | Step::Deaf => {
+                if lease.phase != Phase::Open || hello.epoch != lease.epoch {
+                    return Err(DropReason::StaleEpoch);
+                }
+                incoming.payer = Payer::Job;
+                self.pay(frame_len, incoming)?;
+                self.leases[index.index()].note_hearing(rank, hello.phase == Step::Listen);
+                return Ok(Verdict::Hold);
+            }
             _ => return Err(DropReason::Handshake),
         };
         self.answer_hello(index, rank, mac, &hello, &answer, incoming.buffer)

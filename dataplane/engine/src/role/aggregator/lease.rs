@@ -8,6 +8,7 @@ use weft_wire::header::{HEADER_LEN, Header, Kind, Template};
 use weft_wire::hello::{BODY_LEN, Hello};
 use weft_wire::{Cookie, Epoch, GroupId, Members, Rank};
 
+use super::cast::Cast;
 use super::upstream::Upstream;
 use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
@@ -63,6 +64,7 @@ pub(super) struct Lease {
     /// Where members send to, in every lane.
     pub(super) box_port: u16,
     pub(super) upstream: Option<Upstream>,
+    pub(super) cast: Cast,
     /// Which bits of its contributions' headers count.
     pub(super) masks: Masks,
     /// Its contributions are summed in runs.
@@ -166,6 +168,7 @@ impl Lease {
             member.peer.draw_cookie(self.epoch, rank, random);
         }
         self.answer = self.answer_header();
+        self.cast.hearing = Members::EMPTY;
         self.closed = Members::EMPTY;
         let low = self.members.iter().map(|member| member.held.low()).min().unwrap_or(0);
         self.wanted.reset(low);

@@ -7,6 +7,7 @@
 
 mod admit;
 mod behind;
+mod cast;
 mod data;
 mod formation;
 mod held;
@@ -24,6 +25,7 @@ mod upstream;
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
@@ -47,6 +49,7 @@ pub use lease::{LeaseReport, MemberReport, Phase};
 pub use settled::UNSETTLED_MAX;
 pub use stats::{JobStats, Stats};
 
+use cast::Cast;
 use lease::{Lease, Room};
 use place::Past;
 use quick::Quick;
@@ -83,6 +86,8 @@ pub struct Aggregator {
     random: Random,
     secret: (u64, u64),
     settled: Settled,
+    /// Where the rows' multicast addresses begin.
+    multicast: Option<IpAddr>,
     has_far_slots: bool,
     /// A switch has the slots that contributions go to; those here hold what was handed over.
     is_behind_switch: bool,
@@ -173,6 +178,7 @@ impl Aggregator {
             random,
             secret: (0, 0),
             settled: Settled::WHOLE,
+            multicast: None,
             has_far_slots: false,
             is_behind_switch: false,
             prefetched: Default::default(),
@@ -195,6 +201,18 @@ impl Aggregator {
     #[must_use]
     pub fn with_strangers(mut self, quota: StrangersQuota) -> Self {
         self.strangers = self.strangers.with_quota(quota);
+        self
+    }
+
+    /// Answers to all members of a row go as one datagram to the row's multicast address, where
+    /// every member has said that it hears that (SPEC#answers-by-multicast). The rows' addresses
+    /// begin with `base`; one that is none for all rows is as good as no address.
+    #[must_use]
+    pub fn with_multicast(mut self, base: Option<IpAddr>) -> Self {
+        self.multicast = base;
+        for lease in self.leases.iter_mut().filter(|lease| lease.is_installed) {
+            lease.cast = Cast::of(lease, &self.shape, self.lane, base);
+        }
         self
     }
 

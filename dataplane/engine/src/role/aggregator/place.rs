@@ -15,6 +15,7 @@ use weft_wire::header::{ElementType, HEADER_LEN, Operation, Template};
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{Cookie, Epoch, GroupId, JobId, MEMBERS_MAX, MacAddr, Members};
 
+use super::cast::Cast;
 use super::lease::{Lease, Member, Phase, Room};
 use super::upstream::Upstream;
 use crate::admit::expected::{Expected, Masks};
@@ -85,6 +86,7 @@ impl Lease {
             payload_len: 0,
             box_port: 0,
             upstream: None,
+            cast: Cast::default(),
             masks: Masks::of(None, row.integrity),
             takes_runs: false,
             has_quota: false,
@@ -183,6 +185,7 @@ impl Lease {
             session: if self.session != 0 { self.session } else { past.session },
         };
         self.sets.extend(self.members.drain(..).map(|member| member.held));
+        self.cast = Cast::default();
         self.sets.extend(self.upstream.take().map(Upstream::into_set));
         self.row = no_row();
         self.is_installed = false;

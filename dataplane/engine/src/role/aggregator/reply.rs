@@ -1,6 +1,7 @@
 //! What goes back to members: answers, kept answers, HAVE and STALE, each written over the frame
 //! that asked for it. Replies go to the address in the table, never to the packet's source.
 
+use weft_wire::frame::Encap;
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet, Prepared};
 use weft_wire::{ChunkIndex, Cookie, Members, Rank};
 
@@ -15,10 +16,15 @@ use crate::slot::next_step::NextStep;
 use crate::slot::{Bank, INHERITED, State};
 
 impl Aggregator {
-    /// Turns the frame, whose payload is the answer, into the answer to member 0.
+    /// Turns the frame, whose payload is the answer, into the answer to all members, or to member 0
+    /// where each gets one of its own.
     pub(super) fn multicast(&mut self, index: LeaseIndex, step: u32, buffer: &mut [u8]) -> Verdict {
         self.job_mut(index).stats.answers_sent += 1;
-        let len = self.emit_answer(index, 0, step, buffer);
+        let lease = &self.leases[index.index()];
+        if let Some(encap) = lease.casts() {
+            return Verdict::Send { len: self.emit_answer(lease, encap, step, buffer) };
+        }
+        let len = self.emit_answer(lease, &lease.members[0].encap, step, buffer);
         Verdict::Multicast { len, lease: index }
     }
 
@@ -49,20 +55,20 @@ impl Aggregator {
             stats.duplicates += 1;
             self.stats.drops.count(DropReason::Duplicate);
         }
-        let len = self.emit_answer(index, rank.index(), step, incoming.buffer);
+        let lease = &self.leases[index.index()];
+        let encap = &lease.members[rank.index()].encap;
+        let len = self.emit_answer(lease, encap, step, incoming.buffer);
         Ok(Verdict::Send { len })
     }
 
     /// Writes the headers of the answer to `step`, whose payload is already in place.
     pub(super) fn emit_answer(
         &self,
-        index: LeaseIndex,
-        member: usize,
+        lease: &Lease,
+        encap: &Encap,
         step: u32,
         buffer: &mut [u8],
     ) -> usize {
-        let lease = &self.leases[index.index()];
-        let encap = &lease.members[member].encap;
         self.answer_header(lease, step, 0).emit(encap.payload_mut(buffer));
         dispatch_out(encap, lease.row.integrity, buffer, HEADER_LEN + lease.payload_len)
     }

@@ -1,5 +1,7 @@
 //! What the caller gives a worker and what it learns from the box: configuration, payload, lease.
 
+use core::net::IpAddr;
+
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Flags, Operation};
 use weft_wire::hello::{Integrity, Overflow};
@@ -45,6 +47,9 @@ pub struct WorkerConfig {
     /// UDP payload bytes of the probe that shows the path carries full datagrams; 0 for no probe.
     /// Default 1128: a handshake over the largest window, which is longer than a chunk of 1 KiB.
     pub probe_len: u16,
+    /// The row's multicast address, where the box may send sums to all members at once and the
+    /// port of this worker hears it (SPEC#answers-by-multicast). `None`: sums come to `local`.
+    pub multicast: Option<IpAddr>,
     /// Ceiling of the sending rate over all lanes, Ethernet bytes; `None` for no ceiling.
     pub rate_bytes_per_sec: Option<u64>,
     /// Burst of that ceiling. Default 64 KiB.
@@ -73,6 +78,7 @@ impl WorkerConfig {
             member_timeout_ns: Nanos::from_millis(30_000).0,
             close_linger_ns: Nanos::from_millis(2_000).0,
             probe_len: PROBE_LEN_DEFAULT,
+            multicast: None,
             rate_bytes_per_sec: None,
             burst_bytes: 64 * 1024,
         }

@@ -190,6 +190,10 @@ impl Lane {
                     self.path.on_found();
                 }
                 stats.answers += 1;
+                let by_multicast = udp.target.ip().is_multicast();
+                stats.answers_by_multicast += u64::from(by_multicast);
+                let is_repeated = was_lost || sent.is_some_and(|sent| sent.is_repeated());
+                self.hearing.take_answer(now, by_multicast, is_repeated);
                 let is_marked = udp.congestion || header.flags.contains(Flags::CONGESTION);
                 stats.congestion_marks += u64::from(is_marked);
                 let is_limited = in_flight >= self.path.window();

@@ -48,7 +48,13 @@ impl Lane {
         stats: &mut WorkerStats,
     ) -> Option<usize> {
         if now < self.session.timeout() {
-            return None;
+            if !self.is_open() {
+                return None;
+            }
+            let phase = self.hearing.poll(now)?;
+            stats.hellos_sent += 1;
+            let body = self.session.say(phase);
+            return Some(self.write_hello(ctx, body, frame));
         }
         if self.is_deaf() && self.session.unanswered() > 0 {
             self.session.stop_asking();
@@ -182,6 +188,7 @@ impl Lane {
             // The box never lost us: what is under way stays so.
             return LaneEvent::None;
         }
+        self.hearing.begin(now);
         // Steps are collected anew.
         self.missing_at = None;
         if let Some(steps) = &mut self.steps {

@@ -12,6 +12,7 @@ use weft_wire::{ChunkIndex, Members, Nanos};
 
 use super::config::{LeaseInfo, WorkerConfig};
 use super::event::WorkerError;
+use super::hearing::Hearing;
 use super::stats::WorkerStats;
 use super::steps::Steps;
 use crate::send::path::Path;
@@ -62,6 +63,8 @@ pub(super) struct Lane {
     /// When the box last said anything that could be believed.
     pub(super) word_at: Option<Nanos>,
     pub(super) silence: Silence,
+    /// Whether sums come by multicast.
+    pub(super) hearing: Hearing,
     /// When the box last spoke or was last asked for its own sake.
     quiet_since: Nanos,
 }
@@ -127,6 +130,7 @@ impl Lane {
             missing_at: None,
             word_at: None,
             silence: Silence::default(),
+            hearing: Hearing::new(config),
             quiet_since: now,
         }
     }
@@ -176,7 +180,8 @@ impl Lane {
             Some(steps) if self.is_open() => steps.next_deadline(&self.path),
             _ => Nanos::MAX,
         };
-        steps.min(self.session.timeout()).min(self.keepalive_at(config))
+        let hearing = if self.is_open() { self.hearing.timeout() } else { Nanos::MAX };
+        steps.min(self.session.timeout()).min(hearing).min(self.keepalive_at(config))
     }
 
     /// True for an open lane with nothing to send, which would not notice a restart of the box.

@@ -22,6 +22,7 @@ mod config;
 mod data;
 mod event;
 mod handshake;
+mod hearing;
 mod lane;
 mod order;
 mod poll;

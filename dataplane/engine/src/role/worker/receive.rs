@@ -84,9 +84,16 @@ impl Worker {
     }
 
     fn lane_of(&self, target: SocketAddr) -> Option<usize> {
-        let local = self.shared.config.local.addr;
-        let index = usize::from(target.port().checked_sub(local.port())?);
-        (target.ip() == local.ip() && index < self.lanes.len()).then_some(index)
+        let config = &self.shared.config;
+        let first = if target.ip() == config.local.addr.ip() {
+            config.local.addr.port()
+        } else if Some(target.ip()) == config.multicast {
+            config.target.addr.port()
+        } else {
+            return None;
+        };
+        let index = usize::from(target.port().checked_sub(first)?);
+        (index < self.lanes.len()).then_some(index)
     }
 
     fn take_event(&mut self, now: Nanos, lane: usize, event: LaneEvent) {

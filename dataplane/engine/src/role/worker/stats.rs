@@ -15,6 +15,8 @@ pub struct WorkerStats {
     pub status_probes: u64,
     /// New sums taken.
     pub answers: u64,
+    /// Those of them that came to the row's multicast address.
+    pub answers_by_multicast: u64,
     /// Sums that were here already.
     pub duplicate_answers: u64,
     /// HAVE taken.

@@ -1,5 +1,6 @@
 //! The aggregator, cell by cell of SPEC#slot and SPEC#handshake.
 
+mod cast;
 mod cells;
 mod hand_over;
 mod holdings;

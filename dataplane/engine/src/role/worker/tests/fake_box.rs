@@ -6,6 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
 
 use weft_wire::frame::{Encap, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
@@ -36,6 +37,8 @@ pub(super) struct FakeBox {
     /// The last element of a sum tells the formation that summed it, as a floating-point sum
     /// might: summed twice, it has other bits.
     pub(super) stamps: bool,
+    /// Where sums go that all members hear.
+    pub(super) multicast: Option<IpAddr>,
     /// Sums carry this flag too.
     pub(super) mark: Flags,
     secret: u64,
@@ -73,6 +76,8 @@ pub(super) struct Lease {
     pub(super) wanted: BTreeSet<u32>,
     holders: BTreeMap<u32, u64>,
     pub(super) banks: BTreeMap<(u32, u32), Bank>,
+    /// Members that hear the multicast address.
+    pub(super) hearing: u64,
     closed: u64,
 }
 
@@ -107,6 +112,7 @@ impl FakeBox {
             path_mtu: 65_507,
             exponent: Some(0),
             stamps: false,
+            multicast: None,
             mark: Flags::NONE,
             secret: 0x5eed,
             formations: 7,
@@ -195,6 +201,15 @@ impl FakeBox {
             }
             Phase::Join if hello.token == token => self.join(rank, lane, &hello, bitmap),
             Phase::Close => self.close(rank, lane, &hello),
+            Phase::Listen | Phase::Deaf => {
+                let lease = self.lanes[usize::from(lane)].open.as_mut();
+                if let Some(lease) = lease.filter(|it| it.cookies[rank].0 == hello.cookie_up) {
+                    assert_eq!(lease.epoch, hello.epoch, "of this epoch");
+                    lease.hearing &= !(1 << rank);
+                    lease.hearing |= u64::from(hello.phase == Phase::Listen) << rank;
+                }
+                Vec::new()
+            }
             _ => Vec::new(),
         }
     }
@@ -291,6 +306,7 @@ impl FakeBox {
             wanted: wanted.keys().copied().collect(),
             holders: wanted,
             banks,
+            hearing: 0,
             closed: 0,
         };
         self.lanes[usize::from(lane)].open = Some(lease);
@@ -430,10 +446,16 @@ impl FakeBox {
     }
 
     fn answer_all(&self, lane: u16, step: u32) -> Vec<Reply> {
-        (0..self.members.len()).map(|rank| self.answer(rank, lane, step)).collect()
+        let lease = self.lanes[usize::from(lane)].open.as_ref().expect("open");
+        let group = self.multicast.filter(|_| lease.hearing == self.mask().0);
+        (0..self.members.len()).map(|rank| self.answer_to(rank, group, lane, step)).collect()
     }
 
     fn answer(&self, rank: usize, lane: u16, step: u32) -> Reply {
+        self.answer_to(rank, None, lane, step)
+    }
+
+    fn answer_to(&self, rank: usize, group: Option<IpAddr>, lane: u16, step: u32) -> Reply {
         let lease = self.lanes[usize::from(lane)].open.as_ref().expect("open");
         let window = u32::from(self.window);
         let bank = &lease.banks[&(step & (window - 1), (step / window) & 1)];
@@ -452,7 +474,9 @@ impl FakeBox {
             members: self.mask(),
         };
         let body: Vec<u8> = bank.sum.iter().flat_map(|element| element.to_be_bytes()).collect();
-        (rank, self.wrap(rank, lane, &header, &body))
+        let Some(group) = group else { return (rank, self.wrap(rank, lane, &header, &body)) };
+        let addr = SocketAddr::new(group, self.endpoint.addr.port() + lane);
+        (rank, self.wrap_to(addr, lane, &header, &body))
     }
 
     fn state(
@@ -507,8 +531,13 @@ impl FakeBox {
     }
 
     pub(super) fn wrap(&self, rank: usize, lane: u16, header: &Header, body: &[u8]) -> Vec<u8> {
-        let mut target = self.members[rank];
-        target.addr.set_port(target.addr.port() + lane);
+        let mut target = self.members[rank].addr;
+        target.set_port(target.port() + lane);
+        self.wrap_to(target, lane, header, body)
+    }
+
+    fn wrap_to(&self, addr: SocketAddr, lane: u16, header: &Header, body: &[u8]) -> Vec<u8> {
+        let target = Endpoint { mac: self.members[0].mac, addr };
         let mut source = self.endpoint;
         source.addr.set_port(source.addr.port() + lane);
         let encap = Encap::new(source, target).unwrap();

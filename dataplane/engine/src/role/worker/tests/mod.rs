@@ -3,6 +3,7 @@
 mod connect;
 mod fake_box;
 mod handshake;
+mod hearing;
 mod hostile;
 mod resync;
 mod rounds;
@@ -112,6 +113,8 @@ struct Passing<'a> {
     now: Nanos,
     up: bool,
     rank: usize,
+    /// On its way to all members at once.
+    is_cast: bool,
     header: &'a Header,
 }
 
@@ -215,7 +218,8 @@ impl Sim {
         let udp = Udp::parse(&frame).unwrap();
         let header =
             Header::parse(&Packet::new_unchecked(&frame[udp.payload_range()])).expect("valid");
-        let fate = (self.hook)(Passing { now: self.now, up, rank, header: &header });
+        let is_cast = udp.target.ip().is_multicast();
+        let fate = (self.hook)(Passing { now: self.now, up, rank, is_cast, header: &header });
         let arrive = |sim: &mut Self, frame: Vec<u8>, delay: Nanos| {
             sim.sequence += 1;
             let at = sim.now.saturating_add(DELAY).saturating_add(delay);
