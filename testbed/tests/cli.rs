@@ -52,6 +52,7 @@ fn write_run(directory: &Path, verdict: Verdict) {
         wrong_sums: 0,
         chunks_aggregated: 1,
         chunks_direct: 0,
+        chunks_by_multicast: 0,
         retransmissions: 0,
         duplicates_dropped: 0,
         bottleneck: "cpu".to_owned(),
