@@ -1,8 +1,10 @@
 //! The `weft` binary as scripts see it: exit statuses, JSON on standard output, files written.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use weft_testbed::report::{
     Machine, PauseRow, Record, ResizeOutcome, RoundRow, RunOutcome, RunWriter, Surroundings,
@@ -309,4 +311,100 @@ fn a_mistake_in_an_override_names_its_option_before_anything_starts() {
     let output = weft(&["run", file.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("bad.toml:") && said.contains("policy"), "{said}");
+}
+
+/// A program that answers as `weft-node` does, and does what `then` says. It has no DPDK.
+fn played_node(folder: &Path, then: &str) -> PathBuf {
+    let path = folder.join("played-node");
+    let version = env!("CARGO_PKG_VERSION");
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = --version ]; then echo weft-node {version}; exit; fi\n{then}\n"
+    );
+    fs::write(&path, script).expect("a temporary folder");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    path
+}
+
+/// The last line of standard error and the exit status.
+fn refusal(output: &Output) -> (Option<i32>, String) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), stderr.lines().last().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn workers_that_cannot_have_a_port_of_their_own_are_told_the_cause() {
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/digits.toml");
+    let scenario = scenario.to_str().expect("UTF-8");
+    let folder = tempfile::tempdir().unwrap();
+    let node = played_node(folder.path(), "exit 1");
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        command.args(["run", scenario, "--worker-io=af_packet"]).args(more);
+        refusal(&command.env("WEFT_NODE", &node).output().expect("weft runs"))
+    };
+    for (more, code, cause) in [
+        // DPDK is the default.
+        (&[][..], 3, "weft-node was built without DPDK"),
+        (&[], 3, "try --io udp or --io af_packet"),
+        (&["--io=shm"], 2, "workers of --io shm have its memory"),
+        (&["--io=memory"], 2, "workers of --io memory have its memory"),
+    ] {
+        let (status, line) = run(more);
+        assert_eq!(status, Some(code), "{more:?}: {line}");
+        assert!(line.contains("--worker-io") && line.contains(cause), "{more:?}: {line}");
+    }
+    let (status, line) = refusal(&weft(&["bench", "allreduce", "--io=shm", "--lab"]));
+    assert_eq!(status, Some(2), "{line}");
+    assert!(line.contains("use udp, af_packet or dpdk"), "{line}");
+}
+
+#[test]
+fn a_folder_for_what_is_temporary_that_cannot_be_made_names_its_variable() {
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/async.toml");
+    let folder = tempfile::tempdir().unwrap();
+    let node = played_node(folder.path(), "exit 1");
+    let (out, scenario) = (folder.path().join("out"), scenario.to_str().expect("UTF-8"));
+    let run = ["run", scenario, "--io=udp", "--out", out.to_str().expect("UTF-8")];
+    for arguments in [&run[..], &["bench", "allreduce", "--io=udp"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        command.args(arguments).env("TMPDIR", "/dev/null").env("WEFT_NODE", &node);
+        let (status, line) = refusal(&command.output().expect("weft runs"));
+        assert!(matches!(status, Some(1 | 3)), "{line}");
+        assert!(line.contains("TMPDIR") && line.contains("/dev/null/weft-"), "{line}");
+    }
+}
+
+/// A box that dies under a bench is named, at once, in rows that have no figures.
+#[test]
+fn a_bench_whose_box_dies_says_so_in_every_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let then = "echo '{\"ready\":true}'; sleep 1; echo out of memory >&2; kill -9 $$";
+    let node = played_node(folder.path(), then);
+    let bench = |format: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        let sizes = ["-b", "4K", "-e", "16K", "-w", "2", "-n", "1"];
+        command.args(["bench", "allreduce", "--io=udp", "--format", format]).args(sizes);
+        let begun = Instant::now();
+        let output = command.env("WEFT_NODE", &node).output().expect("weft runs");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(begun.elapsed() < Duration::from_secs(8), "nobody waits for workers' patience");
+        output
+    };
+    let why = "weft-node ended during the sums: signal: 9 (SIGKILL): out of memory";
+    let json = json(&bench("json"));
+    let rows = json.as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert!(row["failure"].as_str().expect("a reason").contains(why), "{row}");
+        for figure in ["time_us", "wrong", "algbw_bytes_per_sec", "time_min_us", "time_max_us"] {
+            assert!(row[figure].is_null(), "{figure}: {row}");
+        }
+    }
+    for format in ["text", "csv"] {
+        let output = bench(format);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let told = text.lines().filter(|line| line.contains("weft-node ended during the sums"));
+        assert_eq!(told.count(), 2, "{text}");
+        assert!(!text.contains("inf") && !text.contains("NaN"), "{text}");
+    }
 }

@@ -274,7 +274,7 @@ fn updates_are_pushed_from_an_interface() {
                 let outcome = session.push(&update, version).expect("it goes").wait();
                 assert!(matches!(outcome, Ok(Outcome::Committed { .. })), "{outcome:?}");
             }
-            // A pull may be of a version that was being sent already.
+            // A pull may be of a version that somebody else was pulling (SPEC#pull).
             let begun = Instant::now();
             let last = u64::from(2 * UPDATES);
             while session.pull(&mut model).expect("a model").0 < last {

@@ -234,7 +234,12 @@ impl PushSession {
         Ok(Ticket { number, outcome: receiver, shared: Arc::clone(&self.shared) })
     }
 
-    /// Copies the first `model.len()` parameters of the newest model into `model`.
+    /// Copies the first `model.len()` parameters of the newest model that the server keeps a copy
+    /// of into `model`. While all its copies are being pulled that is not the newest of all: the
+    /// model is never older than that of the last pull, and has this session's updates that were
+    /// reported as committed, unless the server has none with them for 0.1 s; but it may lack
+    /// updates that others were told of before, also behind a barrier. [`Self::pull_newer`] waits
+    /// for these: whoever's update was committed has its version.
     ///
     /// # Errors
     /// [`PushError`] when the server is silent for `member_timeout`, or `model` is longer than the

@@ -34,6 +34,8 @@ pub const WINDOW_MAX: usize = 2048;
 pub const CHUNKS_MAX: u32 = 1 << 31;
 /// Lanes of one box.
 pub const SHARDS_MAX: usize = 64;
+/// Most bytes of slots of all leases, and of all push jobs, that a box takes.
+pub const TABLE_BYTES_MAX: u64 = 1 << 40;
 
 /// A box as its configuration describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,6 +170,17 @@ impl Table {
         }
         if arena.pull_cache_bytes > PUSH_BYTES_MAX {
             return error("pull_cache_bytes", "must be at most 2^38: no chunks are counted beyond");
+        }
+        let held: u64 = self.config.rows.iter().map(slot_bytes).sum();
+        let kept = u64::from(arena.leases).saturating_mul(arena.lease_bytes);
+        if held.saturating_add(kept) > TABLE_BYTES_MAX {
+            return error("lease_bytes", "makes more than 2^40 bytes of slots with the rows");
+        }
+        let bytes_of = |push: &PushConfig| push.quota_bytes.saturating_add(push.pull_cache_bytes);
+        let held = self.config.pushes.iter().map(bytes_of).fold(0, u64::saturating_add);
+        let each = arena.push_bytes.saturating_add(arena.pull_cache_bytes);
+        if held.saturating_add(u64::from(arena.pushes).saturating_mul(each)) > TABLE_BYTES_MAX {
+            return error("push_bytes", "makes more than 2^40 bytes with the push jobs");
         }
         Ok(Self { arena, ..self })
     }

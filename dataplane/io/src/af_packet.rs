@@ -62,6 +62,8 @@ pub struct AfPacketPort {
     sender: Sender,
     intake: Intake,
     info: PortInfo,
+    /// What the interface allows, where the port may allow less.
+    link_mtu: usize,
     yielding: Yielding,
 }
 
@@ -104,7 +106,8 @@ impl AfPacketPort {
             let arp_type = link.arp_type;
             return Err(AfPacketError::NotEthernet { interface: interface(), arp_type });
         }
-        let frame_len_max = link.mtu + ETHERNET_LEN + VLAN_TAG_LEN;
+        let mtu = config.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu));
+        let frame_len_max = mtu + ETHERNET_LEN + VLAN_TAG_LEN;
         // A kernel without headers for runs does without them.
         let offload = config.offload && rx.put_vnet_headers().is_ok();
         let ring = if offload {
@@ -132,12 +135,8 @@ impl AfPacketPort {
             tx.bypass_qdisc().map_err(failed("set PACKET_QDISC_BYPASS"))?;
         }
         tx.bind(index, false).map_err(failed("bind the sending socket"))?;
-        let info = PortInfo {
-            name: interface(),
-            driver: "af_packet".to_owned(),
-            mac: link.mac,
-            mtu: link.mtu,
-        };
+        let info =
+            PortInfo { name: interface(), driver: "af_packet".to_owned(), mac: link.mac, mtu };
         let receiver = match ring {
             Some(ring) => Receiver::Ring(rx, ring),
             None => Receiver::Messages(Box::new(Messages::new(rx, frame_len_max))),
@@ -145,12 +144,13 @@ impl AfPacketPort {
         Ok(Self {
             receiver,
             yielding: Yielding::default(),
-            sender: Sender::new(tx, &config.interface, link.mtu, offload, config.qdisc_bypass),
+            sender: Sender::new(tx, &config.interface, mtu, offload, config.qdisc_bypass),
             intake: Intake::new(
                 Supply::new(config.frame_count, frame_len_max),
                 config.ipv4_checksum,
             ),
             info,
+            link_mtu: link.mtu,
         })
     }
 
@@ -228,6 +228,13 @@ impl Port for AfPacketPort {
 
     fn complaint(&self) -> Option<String> {
         let (Intake { oversize, .. }, PortInfo { name, mtu, .. }) = (&self.intake, &self.info);
+        if *oversize > 0 && *mtu < self.link_mtu {
+            return Some(format!(
+                "{oversize} frames on {name} were longer than this port's MTU of {mtu}, less than \
+                 the interface's {}: give both ends one",
+                self.link_mtu
+            ));
+        }
         (*oversize > 0).then(|| {
             format!(
                 "{oversize} frames on {name} were longer than its MTU of {mtu}: runs of frames \

@@ -133,6 +133,44 @@ fn a_full_mtu_passes_and_more_is_an_error() {
     assert_eq!((near.stats().tx_packets, near.stats().tx_errors), (2, 2));
 }
 
+/// A port whose configuration says less than its interface allows has that little both ways.
+#[test]
+fn a_smaller_mtu_than_the_interfaces_is_kept_to() {
+    if !inside_namespace("a_smaller_mtu_than_the_interfaces_is_kept_to") {
+        return;
+    }
+    veth();
+    for offload in [false, true] {
+        let told = |interface, mtu| {
+            let config = AfPacketConfig { mtu, offload, ..AfPacketConfig::new(interface) };
+            AfPacketPort::open(&config).unwrap_or_else(|error| panic!("{error}: {error:?}"))
+        };
+        let (mut near, mut far) = (told("near", Some(1000)), told("far", None));
+        assert_eq!((near.info().mtu, far.info().mtu), (1000, 1500));
+        assert_eq!(told("near", Some(9000)).info().mtu, 1500, "an interface gives what it has");
+        let mut tx = Burst::new();
+        let here = encap(&far, &near, 1000, false);
+        tx.push(datagram(&mut far, &here, &[1; 1500 - 28]));
+        tx.push(datagram(&mut far, &here, &[2; 1000 - 28]));
+        send_all(&mut far, &mut tx);
+        let seen = receive(&mut near, 1);
+        assert_eq!(payload(seen[0].as_ref()), [2; 972], "what is longer does not come in");
+        until("the longer one is counted", || {
+            assert_eq!(receive_now(&mut near).len(), 0);
+            near.stats().rx_errors == 1
+        });
+        let said = near.complaint().expect("a frame was too long");
+        assert!(said.contains("this port's MTU of 1000, less than the interface's 1500"), "{said}");
+        let there = encap(&near, &far, 1000, false);
+        let mut frame = near.alloc().expect("a frame");
+        fill(&mut frame, &there, &[3; 1000 - 28]);
+        tx.push(frame);
+        send_all(&mut near, &mut tx);
+        assert_eq!(payload(receive(&mut far, 1)[0].as_ref()), [3; 972]);
+        assert_eq!(near.stats().tx_errors, 0);
+    }
+}
+
 #[test]
 fn a_vlan_tag_is_put_back() {
     if !inside_namespace("a_vlan_tag_is_put_back") {

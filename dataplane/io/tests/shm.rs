@@ -321,9 +321,9 @@ fn a_box_has_room_for_the_members_of_a_row() {
     }
     assert_eq!(host.counts().links(), 64);
     let one_more = ShmConfig::new(local(21_064), addr);
-    let Err(ShmError::Refused { refusal: Refusal::Full, .. }) = join(&mut host, &one_more) else {
-        panic!("65 of 64")
-    };
+    let error = join(&mut host, &one_more).expect_err("65 of 64");
+    assert!(matches!(error, ShmError::Refused { refusal: Refusal::Full, .. }), "{error}");
+    assert!(error.to_string().contains("hold its 64 places: end one"), "{error}");
     drop(workers.pop());
     join(&mut host, &ShmConfig::new(local(21_063), addr)).expect("its address is free again");
 }

@@ -1,7 +1,9 @@
 //! Finds out, before anything is started, what about this machine would make a start fail late or
 //! fail silently. Each finding is one line that says what to do.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 
 use weft_io::nic::{has_interface, interface_with};
 
@@ -37,6 +39,25 @@ pub fn mtu_problem(interface: &str, mtu: u16) -> Option<String> {
         "port.mtu = {mtu}: interface {interface} has an MTU of {limit}; set port.mtu = {limit} or \
          less, or `ip link set {interface} mtu {mtu}`"
     ))
+}
+
+/// Keeps the box's address on an interface from a second box, for as long as this process lives:
+/// the kernel does not have it, and both would answer. The name is one of the network namespace, as
+/// the interface is, and goes with the process, however that ends.
+///
+/// # Errors
+/// A line, if another box has it.
+pub fn hold_address(interface: &str, addr: SocketAddr) -> Result<UnixListener, String> {
+    let name = format!("weft-box-{interface}-{addr}");
+    UnixAddr::from_abstract_name(&name).and_then(|name| UnixListener::bind_addr(&name)).map_err(
+        |error| match error.kind() {
+            std::io::ErrorKind::AddrInUse => format!(
+                "another box has {addr} on {interface}, as @{name} in `ss -xlp` shows: end it, or \
+                 choose another port.ip or port.udp_port"
+            ),
+            _ => format!("cannot keep {addr} on {interface} from other boxes: {error}"),
+        },
+    )
 }
 
 /// A seed that differs from start to start.

@@ -165,6 +165,8 @@ impl Node<'_> {
         if let Some(line) = environment::mtu_problem(interface, section.mtu) {
             return Err(NodeError::Environment(line));
         }
+        let _held = environment::hold_address(interface, self.settings.table.local.addr)
+            .map_err(NodeError::Environment)?;
         let shards = config.lcores.shards;
         // A number that no other node of this network namespace uses, most likely.
         let group = u16::try_from(std::process::id() & 0xffff).expect("it was cut to fit");
@@ -176,6 +178,7 @@ impl Node<'_> {
         let open = |_| {
             let steering = Steering { group, shard_count: shards, first_port: 0 };
             AfPacketPort::open(&AfPacketConfig {
+                mtu: Some(usize::from(section.mtu)),
                 frame_count: section.frame_count,
                 ring_bytes,
                 qdisc_bypass: section.qdisc_bypass,

@@ -206,6 +206,96 @@ fn push_jobs_are_judged_like_the_rest() {
     assert_refused(PUSH, &cases);
 }
 
+/// What no memory holds is refused with its key before it is taken: a node aborted or stood still.
+#[test]
+fn counts_that_no_memory_holds_are_refused() {
+    let of_port = |line: &str| GOOD.replacen("io = \"udp\"", &format!("io = \"udp\"\n{line}"), 1);
+    let of_lanes = |line: &str| GOOD.replacen("shards = 2", &format!("shards = 2\n{line}"), 1);
+    let of_row = |lines: &str| GOOD.replacen("window = 64", lines, 1);
+    let of_push = |line: &str| PUSH.replacen("quota_bytes = 8000", line, 1);
+    let end = |section: &str| format!("{GOOD}{section}");
+    let server = |line: &str| {
+        format!(
+            "[port]\nio = \"udp\"\nip = \"10.0.0.1/24\"\n[[server]]\njob = 1\n\
+             workers = [\"10.0.0.2:4000\"]\ndimension = 100\n{line}\n"
+        )
+    };
+    let huge = "9223372036854775807";
+    let cases = [
+        (of_port("frame_count = 1048577"), 5, "port.frame_count: must be at most 1048576"),
+        (of_port(&format!("frame_count = {huge}")), 5, "port.frame_count: must be at most"),
+        (
+            of_port("mtu = 65535\nframe_count = 200000"),
+            6,
+            "port.frame_count: makes 26219600000 bytes of frames",
+        ),
+        (of_port("ring_bytes = 1073741825"), 5, "port.ring_bytes: must be at most 1073741824"),
+        (
+            of_port("socket_buffer_bytes = 1073741825"),
+            5,
+            "port.socket_buffer_bytes: must be at most 1073741824",
+        ),
+        (of_lanes("ring_frames = 1048577"), 8, "lcores.ring_frames: must be at most 1048576"),
+        (end("[dpdk]\nmbuf_count = 1048577\n"), 16, "dpdk.mbuf_count: must be at most 1048576"),
+        (end("[dpdk]\nmemory_mib = 1048577\n"), 16, "dpdk.memory_mib: must be at most 1048576"),
+        (
+            end("[bench]\nmode = \"replay\"\nframes = 1048577\n"),
+            17,
+            "bench.frames: must be at most 1048576",
+        ),
+        (
+            end("[arena]\nleases = 1000\nlease_bytes = 4294967296\n"),
+            17,
+            "arena.lease_bytes: makes more than 2^40 bytes",
+        ),
+        (
+            end("[arena]\npushes = 8\npush_bytes = 274877906944\n"),
+            17,
+            "arena.push_bytes: makes more than 2^40 bytes",
+        ),
+        (of_push(&format!("quota_bytes = {huge}")), 15, "push[0].quota_bytes: must be at most"),
+        (
+            of_push(&format!("pull_cache_bytes = {huge}")),
+            15,
+            "push[0].pull_cache_bytes: must be at most",
+        ),
+        (
+            server(&format!("staging_bytes_max = {huge}")),
+            8,
+            "server[0].staging_bytes_max: must be at most",
+        ),
+        (
+            server(&format!("log_entries_max = {huge}")),
+            8,
+            "server[0].log_entries_max: must be from 1 to 2^20",
+        ),
+        (server(&format!("log_bytes_max = {huge}")), 8, "server[0].log_bytes_max: must be at most"),
+        (
+            of_row("window = 4096\nelements = 8192\nelement_type = \"f32\"\nsum_order = \"rank\"")
+                .replacen("io = \"udp\"", "io = \"udp\"\nmtu = 65535", 1)
+                .replacen("\"10.0.0.2:4000\"", &many_members(40), 1),
+            14,
+            "row[0].window: makes slots of more than 2^32 bytes",
+        ),
+    ];
+    for (text, line, expected) in cases {
+        let error = match parse("node.toml", &text) {
+            Ok(_) => panic!("accepted; expected {expected}"),
+            Err(error) => error.to_string(),
+        };
+        let expected = format!("node.toml:{line}: {expected}");
+        assert!(error.starts_with(&expected), "gave\n  {error}\nexpected\n  {expected}");
+    }
+    // The largest that is taken.
+    let text = of_port("frame_count = 1048576\nring_bytes = 1073741824");
+    assert!(parse("node.toml", &text).is_ok());
+}
+
+fn many_members(count: u8) -> String {
+    let members = (0..count).map(|index| format!("\"10.0.1.{index}:4000\""));
+    members.collect::<Vec<_>>().join(", ")
+}
+
 #[test]
 fn words_are_those_of_the_manual() {
     for (key, word) in [

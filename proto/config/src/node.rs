@@ -35,6 +35,7 @@ mod elements;
 mod faults;
 mod job;
 mod keys;
+mod memory;
 mod port;
 mod push;
 mod record;
@@ -193,7 +194,8 @@ pub struct LcoresSection {
     pub shards: u16,
     /// The CPU of each lane, one per lane; empty (default) leaves them to the scheduler.
     pub cpus: Vec<u32>,
-    /// Frames that fit the ring to each lane; what finds it full is lost and counted. Default 1024.
+    /// Frames that fit the ring to each lane; what finds it full is lost and counted. At most
+    /// 1048576. Default 1024.
     pub ring_frames: usize,
 }
 
@@ -205,7 +207,9 @@ impl Default for LcoresSection {
 
 /// `[idle]`: after `breaths` empty bursts in a row a lane sleeps, first for `pause_min_us`, then
 /// doubling up to `pause_max_us`, until a frame comes. A sleeping lane on `udp`, or on `af_packet`
-/// with `offload`, wakes at once, so it sleeps for `pause_max_us` from the first time on.
+/// with `offload`, wakes at once, so it sleeps for `pause_max_us` from the first time on. Such a
+/// lane first yields its core and looks again, for up to 40 microseconds after the last frame; where
+/// a yield takes a time slice of another program, it sleeps instead for some time.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IdleSection {

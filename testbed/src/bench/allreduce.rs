@@ -55,7 +55,8 @@ impl Settings {
     }
 }
 
-/// A row of results; times are medians over iterations of the slowest worker.
+/// A row of results; times are medians over iterations of the slowest worker. A size that could not
+/// be measured has no figures.
 #[derive(Clone, Debug, Serialize)]
 #[expect(missing_docs, reason = "the columns are explained in `weft bench allreduce --help`")]
 pub struct Row {
@@ -65,16 +66,16 @@ pub struct Row {
     #[serde(rename = "type")]
     pub element_type: ElementType,
     pub redop: &'static str,
-    pub time_us: f64,
-    pub algbw_bytes_per_sec: f64,
-    pub busbw_bytes_per_sec: f64,
-    pub wirebw_bytes_per_sec: f64,
-    pub wrong: u64,
+    pub time_us: Option<f64>,
+    pub algbw_bytes_per_sec: Option<f64>,
+    pub busbw_bytes_per_sec: Option<f64>,
+    pub wirebw_bytes_per_sec: Option<f64>,
+    pub wrong: Option<u64>,
     pub io: &'static str,
     pub worker_io: &'static str,
-    pub time_min_us: f64,
-    pub time_max_us: f64,
-    pub retransmissions: u64,
+    pub time_min_us: Option<f64>,
+    pub time_max_us: Option<f64>,
+    pub retransmissions: Option<u64>,
     pub rate_mbit: Option<u32>,
     pub bound_us: Option<f64>,
     pub ratio_to_bound: Option<f64>,
@@ -85,13 +86,25 @@ impl Row {
     /// Of a size that could not be measured.
     fn failed(settings: &Settings, bytes: u64, failure: String) -> Self {
         let nothing = MemberResult { bytes, ..MemberResult::default() };
-        Self { failure: Some(failure), ..Self::new(settings, &[nothing]) }
+        Self {
+            time_us: None,
+            algbw_bytes_per_sec: None,
+            busbw_bytes_per_sec: None,
+            wirebw_bytes_per_sec: None,
+            wrong: None,
+            time_min_us: None,
+            time_max_us: None,
+            retransmissions: None,
+            ratio_to_bound: None,
+            failure: Some(failure),
+            ..Self::new(settings, &[nothing])
+        }
     }
 
     /// True when it was measured and no element of any sum was wrong.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.wrong == 0 && self.failure.is_none()
+        self.wrong == Some(0) && self.failure.is_none()
     }
 
     fn new(settings: &Settings, members: &[MemberResult]) -> Self {
@@ -114,16 +127,16 @@ impl Row {
             workers: settings.workers,
             element_type: settings.element_type,
             redop: "sum",
-            time_us,
-            algbw_bytes_per_sec: algbw,
-            busbw_bytes_per_sec: algbw * 2.0 * (workers - 1.0) / workers,
-            wirebw_bytes_per_sec: sent_each / time_us * 1e6,
-            wrong: members.iter().map(|member| member.wrong).sum(),
+            time_us: Some(time_us),
+            algbw_bytes_per_sec: Some(algbw),
+            busbw_bytes_per_sec: Some(algbw * 2.0 * (workers - 1.0) / workers),
+            wirebw_bytes_per_sec: Some(sent_each / time_us * 1e6),
+            wrong: Some(members.iter().map(|member| member.wrong).sum()),
             io: settings.io.name(),
             worker_io: settings.worker_io_name(),
-            time_min_us: times.iter().copied().fold(f64::INFINITY, f64::min),
-            time_max_us: times.iter().copied().fold(0.0, f64::max),
-            retransmissions: members.iter().map(|member| member.retransmissions).sum(),
+            time_min_us: times.iter().copied().reduce(f64::min),
+            time_max_us: times.iter().copied().reduce(f64::max),
+            retransmissions: Some(members.iter().map(|member| member.retransmissions).sum()),
             rate_mbit: settings.rate_mbit,
             bound_us,
             ratio_to_bound: bound_us.map(|bound| time_us / bound),
@@ -314,11 +327,12 @@ mod tests {
         };
         let members = [member([1_000_000, 5_000_000]), member([3_000_000, 1_000_000])];
         let row = Row::new(&Settings { workers: 2, ..settings() }, &members);
-        assert!((row.time_us - 4000.0).abs() < 1e-6);
-        assert!((row.algbw_bytes_per_sec - 262_144_000.0).abs() < 1.0);
-        assert!((row.busbw_bytes_per_sec - row.algbw_bytes_per_sec).abs() < 1.0, "2 (n-1) / n = 1");
-        assert!((row.wirebw_bytes_per_sec - row.algbw_bytes_per_sec).abs() < 1.0);
-        assert_eq!(row.wrong, 2);
+        let algbw = row.algbw_bytes_per_sec.unwrap();
+        assert!((row.time_us.unwrap() - 4000.0).abs() < 1e-6);
+        assert!((algbw - 262_144_000.0).abs() < 1.0);
+        assert!((row.busbw_bytes_per_sec.unwrap() - algbw).abs() < 1.0, "2 (n-1) / n = 1");
+        assert!((row.wirebw_bytes_per_sec.unwrap() - algbw).abs() < 1.0);
+        assert_eq!(row.wrong, Some(2));
         assert!((row.bound_us.unwrap() - 8994.816).abs() < 1e-3);
     }
 
@@ -331,7 +345,10 @@ mod tests {
             (json["bytes"].as_u64(), json["failure"].as_str()),
             (Some(4096), Some("w3 ended early"))
         );
-        assert!(json["algbw_bytes_per_sec"].is_null(), "no figure: {json}");
+        for figure in ["time_us", "time_min_us", "algbw_bytes_per_sec", "wrong", "retransmissions"]
+        {
+            assert!(json[figure].is_null(), "{figure} was not measured: {json}");
+        }
     }
 
     #[test]
@@ -340,7 +357,10 @@ mod tests {
             let rows =
                 run(&Settings { element_type, ..settings() }, Path::new("/nonexistent")).unwrap();
             assert_eq!(rows.len(), 2, "{element_type:?}");
-            assert!(rows.iter().all(|row| row.wrong == 0 && row.time_us > 0.0), "{rows:?}");
+            assert!(
+                rows.iter().all(|row| row.wrong == Some(0) && row.time_us > Some(0.0)),
+                "{rows:?}"
+            );
         }
     }
 }

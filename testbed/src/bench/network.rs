@@ -145,7 +145,7 @@ impl Network {
         }
         let mut results = Vec::new();
         for member in members {
-            let stdout = member.finish()?;
+            let stdout = member.finish_beside(&mut aggregator)?;
             let lines = stdout.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
             results.push(lines.map_err(|error| failed_member(error.to_string()))?);
         }

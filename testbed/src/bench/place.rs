@@ -31,8 +31,9 @@ impl ScratchDir {
     pub fn new(keep: Option<&Path>) -> Result<Self, BenchError> {
         let own = std::env::temp_dir().join(format!("weft-bench-{}", std::process::id()));
         let path = keep.map_or(own, Path::to_owned);
+        let told = if keep.is_some() { "" } else { ", where TMPDIR says or /tmp" };
         fs::create_dir_all(&path)
-            .map_err(BenchError::system(format!("making {}", path.display())))?;
+            .map_err(BenchError::system(format!("making {}{told}", path.display())))?;
         Ok(Self { path, keep: keep.is_some() })
     }
 

@@ -3,6 +3,8 @@
 //!
 //! Each is ended by its own handle, also when the bench fails or is interrupted.
 
+mod beside;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -71,7 +73,7 @@ pub enum BenchError {
         source: std::io::Error,
     },
     /// A process failed.
-    #[error("{program} {how}: {stderr}")]
+    #[error("{program} {how}{}{stderr}", if .stderr.is_empty() { "" } else { ": " })]
     Process {
         /// Which.
         program: String,
@@ -262,26 +264,33 @@ impl Running {
     /// The next line that the process writes; `None` at its end.
     fn line(&mut self, begun: Instant) -> Result<Option<Line>, BenchError> {
         loop {
-            if interrupt::is_raised() {
-                return Err(BenchError::Interrupted);
+            if let Some(line) = self.poll_line(begun)? {
+                return Ok(line);
             }
-            match self.lines.recv_timeout(LINE_WAIT) {
-                Ok(Line::Stderr(line)) => {
-                    if !line.trim().is_empty() {
-                        line.trim().clone_into(&mut self.said);
-                    }
-                    return Ok(Some(Line::Stderr(line)));
+        }
+    }
+
+    /// The same; no answer when it has written none for [`LINE_WAIT`].
+    fn poll_line(&mut self, begun: Instant) -> Result<Option<Option<Line>>, BenchError> {
+        if interrupt::is_raised() {
+            return Err(BenchError::Interrupted);
+        }
+        match self.lines.recv_timeout(LINE_WAIT) {
+            Ok(Line::Stderr(line)) => {
+                if !line.trim().is_empty() {
+                    line.trim().clone_into(&mut self.said);
                 }
-                Ok(Line::Stdout(line)) => {
-                    self.stdout += &line;
-                    return Ok(Some(Line::Stdout(line)));
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) if begun.elapsed() > END_TIMEOUT => {
-                    return Err(self.failed("did not end in time"));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Some(Some(Line::Stderr(line))))
             }
+            Ok(Line::Stdout(line)) => {
+                self.stdout += &line;
+                Ok(Some(Some(Line::Stdout(line))))
+            }
+            Err(RecvTimeoutError::Disconnected) => Ok(Some(None)),
+            Err(RecvTimeoutError::Timeout) if begun.elapsed() > END_TIMEOUT => {
+                Err(self.failed("did not end in time"))
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(None),
         }
     }
 
@@ -328,6 +337,10 @@ impl Running {
     pub(super) fn finish(mut self) -> Result<String, BenchError> {
         let begun = Instant::now();
         while self.line(begun)?.is_some() {}
+        self.end()
+    }
+
+    fn end(mut self) -> Result<String, BenchError> {
         let status = self
             .child
             .wait()

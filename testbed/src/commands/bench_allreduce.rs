@@ -12,7 +12,7 @@ use weft_testbed::run::{Io, WorkerIo};
 use weft_wire::header::ElementType;
 
 use super::bench_peers::{self, PeerArgs};
-use super::rows::Rows;
+use super::rows::{Rows, or_dash, reason};
 use super::run_args::WorkerIoName;
 use super::{Exit, Failure, Format, Outcome, word};
 
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
         || arguments.rate_mbit.is_some()
         || matches!(io, Io::AfPacket | Io::Dpdk);
     if in_lab && matches!(io, Io::Memory | Io::Shm) {
-        let problem = anyhow!("--io {} has no links: use udp or dpdk", io.name());
+        let problem = anyhow!("--io {} has no links: use udp, af_packet or dpdk", io.name());
         return Err(Exit::Usage.because(problem));
     }
     if in_lab {
@@ -229,21 +229,21 @@ fn header(machine: &Machine) -> String {
 }
 
 fn text(row: &Row) -> String {
-    let ratio = row.ratio_to_bound.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
-    let ratio = if row.failure.is_some() { "FAILED".to_owned() } else { ratio };
+    let rate = |rate: Option<f64>| or_dash(rate, |rate| format!("{:.3}", rate / 1e9));
     format!(
-        "  {:>10} {:>10} {:>6} {:>6} {:>7} {:>11.1} {:>8.3} {:>8.3} {:>8.3} {:>7} {:>9}\n",
+        "  {:>10} {:>10} {:>6} {:>6} {:>7} {:>11} {:>8} {:>8} {:>8} {:>7} {:>9}{}\n",
         row.bytes,
         row.count,
         row.element_type.to_string(),
         row.redop,
         row.workers,
-        row.time_us,
-        row.algbw_bytes_per_sec / 1e9,
-        row.busbw_bytes_per_sec / 1e9,
-        row.wirebw_bytes_per_sec / 1e9,
-        row.wrong,
-        ratio,
+        or_dash(row.time_us, |time_us| format!("{time_us:.1}")),
+        rate(row.algbw_bytes_per_sec),
+        rate(row.busbw_bytes_per_sec),
+        rate(row.wirebw_bytes_per_sec),
+        or_dash(row.wrong, |wrong| wrong.to_string()),
+        or_dash(row.ratio_to_bound, |ratio| format!("{ratio:.3}")),
+        reason(row.failure.as_ref()),
     )
 }
 
@@ -266,6 +266,8 @@ Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
   io, worker_io  ports of the aggregator and of the workers
   wrong          elements of all sums at all workers that differ from the right ones
   time/bound     time / (frames of the vector / link rate), with --rate-mbit
+  failure        why a size could not be measured: such a row has no figures (a dash, null, or
+                 nothing between commas), the table goes on, and the exit status is 1
 
 With --peers, of f32 vectors in namespaces, each peer's runs in turn with the others':
   peer, io       weft over udp, over udp_offload (runs of frames as one message), over

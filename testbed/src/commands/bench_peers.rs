@@ -8,7 +8,7 @@ use weft_testbed::lab::rootless;
 use weft_testbed::report::Machine;
 
 use super::bench_allreduce::explain;
-use super::rows::Rows;
+use super::rows::{Rows, or_dash, reason};
 use super::{Exit, Format, Outcome};
 
 #[derive(Debug, Args)]
@@ -147,24 +147,20 @@ fn header(machine: &Machine) -> String {
 }
 
 fn text(row: &Row) -> String {
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    let time = match row.failure {
-        Some(_) => "FAILED".to_owned(),
-        None => format!("{:.0}", row.time_us),
-    };
     format!(
-        "  {:>8} {:>6} {:>7} {:>10} {:>12} {:>11} {:>11} {:>8.1} {:>10.2} {:>11} {:>6} {:>9}\n",
-        or_dash(row.rate_mbit.map(|rate| rate.to_string())),
+        "  {:>8} {:>6} {:>7} {:>10} {:>12} {:>11} {:>11} {:>8} {:>10} {:>11} {:>6} {:>9}{}\n",
+        or_dash(row.rate_mbit, |rate| rate.to_string()),
         row.mtu,
         row.workers,
         row.bytes,
         row.peer,
         row.io,
-        time,
-        row.cpu_s * 1e3,
-        row.wire_bytes as f64 / 1e6,
-        or_dash(row.bound_us.map(|bound| format!("{bound:.0}"))),
-        row.wrong,
-        or_dash(row.retransmissions.map(|count| count.to_string())),
+        or_dash(row.time_us, |time_us| format!("{time_us:.0}")),
+        or_dash(row.cpu_s, |cpu_s| format!("{:.1}", cpu_s * 1e3)),
+        or_dash(row.wire_bytes, |bytes| format!("{:.2}", bytes as f64 / 1e6)),
+        or_dash(row.bound_us, |bound| format!("{bound:.0}")),
+        or_dash(row.wrong, |wrong| wrong.to_string()),
+        or_dash(row.retransmissions, |count| count.to_string()),
+        reason(row.failure.as_ref()),
     )
 }

@@ -206,7 +206,9 @@ pub(super) fn keys_folder(is_wanted: bool) -> Result<Option<TempDir>, Failure> {
     // A signal that ended the process at once would leave keys behind.
     listen()?;
     let folder = tempfile::Builder::new().prefix("weft-certs-").tempdir();
-    let folder = folder.context("cannot make a temporary folder for the run's certificates");
+    let folder = folder.context(
+        "cannot make a temporary folder for the run's certificates, where TMPDIR says or in /tmp",
+    );
     folder.map(Some).map_err(|error| Exit::CannotRun.because(error))
 }
 

@@ -59,3 +59,15 @@ impl Rows {
         }
     }
 }
+
+/// What was measured, or a dash.
+pub(crate) fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), text)
+}
+
+/// What stands behind a row that could not be measured: the reason, in the one line.
+pub(crate) fn reason(failure: Option<&String>) -> String {
+    failure.map_or_else(String::new, |failure| {
+        format!(" FAILED: {}", failure.split_whitespace().collect::<Vec<_>>().join(" "))
+    })
+}

@@ -25,6 +25,9 @@ pub(super) fn check(
     if ground.place == Place::Lab {
         return Ok(());
     }
+    if arguments.worker_io.is_some() {
+        return Err(refuse_worker_io(ground));
+    }
     let wanted = if !scenario.background.is_empty() {
         "[[background]] flows cross links of a lab"
     } else if !scenario.rate_step.is_empty() && ground.io != Io::Memory {
@@ -50,6 +53,29 @@ pub(super) fn check(
             "there is none: run as root, or where user namespaces are allowed",
         ),
     }
+}
+
+/// Why workers cannot have a port of their own where there is no lab.
+fn refuse_worker_io(ground: &Ground) -> Failure {
+    let (exit, why) = match (&ground.degraded, ground.io) {
+        (_, Io::Memory | Io::Shm) => {
+            let why = format!(
+                "workers of --io {} have its memory: leave it out, or use --io udp, af_packet or \
+                 dpdk",
+                ground.io.name()
+            );
+            (Exit::Usage, why)
+        }
+        (Some(reason), _) => (
+            Exit::CannotRun,
+            format!("there is none ({reason}); try --io udp or --io af_packet for the boxes"),
+        ),
+        (None, _) => (
+            Exit::CannotRun,
+            "there is none: run as root, or where user namespaces are allowed".to_owned(),
+        ),
+    };
+    exit.because(anyhow!("--worker-io is for a lab, where each worker has an interface, and {why}"))
 }
 
 /// Who makes the delays of links, if there are any.

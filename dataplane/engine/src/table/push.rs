@@ -7,7 +7,7 @@ use weft_control::{HoldingError, PushConfig, UPDATE_CHUNKS_MAX, is_pushed};
 use weft_wire::MEMBERS_MAX;
 use weft_wire::quant::is_exponent;
 
-use super::{BoxShape, Holdings, JOBS_MAX, TableError, is_of_another_lane};
+use super::{BoxShape, Holdings, JOBS_MAX, PUSH_BYTES_MAX, TableError, is_of_another_lane};
 use crate::slot::whole::Arena;
 
 impl BoxShape {
@@ -82,6 +82,12 @@ impl BoxShape {
         }
         if push.chunks == 0 || push.chunks > UPDATE_CHUNKS_MAX {
             return error(Number, "chunks", "must be from 1 to 2^20");
+        }
+        if push.quota_bytes > PUSH_BYTES_MAX {
+            return error(Memory, "quota_bytes", "must be at most 2^38");
+        }
+        if push.pull_cache_bytes > PUSH_BYTES_MAX {
+            return error(Memory, "pull_cache_bytes", "must be at most 2^38");
         }
         if push_slot_count(push) < push.chunks {
             let problem = "must hold one update: chunks x (elements x 4 + 16) bytes";

@@ -6,7 +6,10 @@ use weft_wire::header::{ElementType, HEADER_LEN, Operation};
 use weft_wire::quant::is_exponent;
 
 use super::push::PORT_OF_FURTHER_LANE;
-use super::{BoxShape, CHUNKS_MAX, Holdings, ROWS_MAX, TableError, WINDOW_MAX, job_error};
+use super::{
+    BoxShape, CHUNKS_MAX, Holdings, LEASE_BYTES_MAX, ROWS_MAX, TableError, WINDOW_MAX, job_error,
+    slot_bytes,
+};
 use crate::steps::handshake_len;
 
 impl BoxShape {
@@ -106,6 +109,10 @@ impl BoxShape {
         if row.sum_order == SumOrder::Rank && row.element_type != ElementType::F32 {
             let problem = "rank is for f32; integer sums never depend on order";
             return error(of_elements, "sum_order", problem);
+        }
+        if slot_bytes(row) > LEASE_BYTES_MAX {
+            let problem = "makes slots of more than 2^32 bytes: lower it, or elements";
+            return error(HoldingError::Memory, "window", problem);
         }
         if row.exponent.is_some_and(|exponent| !is_exponent(exponent)) {
             return error(of_elements, "exponent", "must be from -126 to 126");

@@ -7,7 +7,9 @@ use std::io;
 pub struct AfPacketConfig {
     /// The interface's name.
     pub interface: String,
-    /// Buffers in the pool, each for a frame of the interface's MTU with a VLAN tag.
+    /// Largest IP packet, both ways; `None`, or more than the interface's MTU: that.
+    pub mtu: Option<usize>,
+    /// Buffers in the pool, each for a frame of that length with a VLAN tag.
     pub frame_count: usize,
     /// Bytes of the receive ring, rounded up to whole blocks. With `offload`: bytes asked for as
     /// the socket's receive buffer; the kernel may grant less.
@@ -40,12 +42,13 @@ pub struct AfPacketConfig {
 }
 
 impl AfPacketConfig {
-    /// The interface with 2048 frames, a ring of 4 MiB in blocks of 16 KiB, past the queueing
+    /// The interface with its MTU, 2048 frames, a ring of 4 MiB in blocks of 16 KiB, past the queueing
     /// discipline, not promiscuous, not shared, no offload, all checksums complete.
     #[must_use]
     pub fn new(interface: &str) -> Self {
         Self {
             interface: interface.to_owned(),
+            mtu: None,
             frame_count: 2048,
             ring_bytes: 4 << 20,
             block_bytes: 16 << 10,

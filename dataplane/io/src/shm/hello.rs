@@ -8,6 +8,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::LINKS_MAX;
 use super::ring::Geometry;
 use crate::udp::SOCKETS_MAX;
 
@@ -85,7 +86,7 @@ impl Refusal {
             Self::Owner => "it belongs to another user: run worker and box as one, or use udp",
             Self::NotHere => "the worker's address is none of this host's: correct `local`",
             Self::InUse => "another process has this worker's address: stop it, or choose another",
-            Self::Full => "it has no room for one more worker: use udp for some",
+            Self::Full => "programs of this user hold its 64 places: end one of them, or use udp",
             Self::Mtu => "its MTU is smaller: raise `port.mtu` there, or lower `mtu` here",
             Self::Memory => "it got no memory to share: see its limits of memory and descriptors",
         }
@@ -229,6 +230,8 @@ fn word16(message: &Message, at: usize) -> u16 {
 fn word32(message: &Message, at: usize) -> u32 {
     u32::from_le_bytes([message[at], message[at + 1], message[at + 2], message[at + 3]])
 }
+
+const _: () = assert!(LINKS_MAX == 64, "the text of a refusal says how many places there are");
 
 #[cfg(test)]
 mod tests {

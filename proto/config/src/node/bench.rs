@@ -30,7 +30,7 @@ pub struct BenchSection {
     /// `loop`: packets to handle. Default 10000.
     #[serde(default = "defaults::packets")]
     pub packets: u64,
-    /// Different frames over all members. Default 256: contributions come from cache, as they would
+    /// Different frames over all members, at most 1048576. Default 256: contributions come from cache, as they would
     /// from a NIC that writes into it.
     #[serde(default = "defaults::frames")]
     pub frames: u32,

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 
 use weft_wire::frame::multicast::group_of;
 
-use super::{BandsBy, Io, NodeConfig, PortSection};
+use super::{BandsBy, Io, NodeConfig, PortSection, memory};
 use crate::Problem;
 
 /// Longest pause that still lets a node end within a second.
@@ -55,6 +55,7 @@ impl NodeConfig {
         if port.frame_count < 64 {
             return refuse("port.frame_count", "must be at least 64, two bursts");
         }
+        memory::check(self)?;
         let lcores = &self.lcores;
         if !lcores.cpus.is_empty() && lcores.cpus.len() != usize::from(lcores.shards) {
             let shards = lcores.shards;

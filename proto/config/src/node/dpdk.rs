@@ -22,7 +22,7 @@ pub struct DpdkSection {
     /// Leaves the PCI bus alone (`--no-pci`). Default: true unless `allow` names a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_pci: Option<bool>,
-    /// Memory in MiB (`-m`). Default 256.
+    /// Memory in MiB (`-m`), at most 1048576. Default 256.
     pub memory_mib: u32,
     /// EAL's lcores (`--lcores`). Lanes register themselves and need none. Default: one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,8 @@ pub struct DpdkSection {
     pub rx_descriptors: u16,
     /// Transmit descriptors per lane. Default 512.
     pub tx_descriptors: u16,
-    /// Buffers per lane; more than the descriptors. Small pools stay in cache. Default 2048.
+    /// Buffers per lane; more than the descriptors. Small pools stay in cache. At
+    /// most 1048576. Default 2048.
     pub mbuf_count: u32,
     /// Longest frame that a multicast copies whole; longer ones share their payload. Default 2048.
     pub copy_break_bytes: usize,

@@ -32,12 +32,13 @@ pub struct PortSection {
     /// Largest IP packet in bytes. Default 1500.
     #[serde(default = "defaults::mtu")]
     pub mtu: u16,
-    /// `udp`, `af_packet`, `switch`: frame buffers per lane, of `mtu + 14` bytes each. Default
-    /// 2048.
+    /// `udp`, `af_packet`, `switch`: frame buffers per lane, of `mtu + 14` bytes each; at most
+    /// 1048576, and 16 GiB over all lanes. Default 2048.
     #[serde(default = "defaults::frame_count")]
     pub frame_count: usize,
     /// `udp`: bytes of socket buffer asked for in each direction, or as many as the members of the
-    /// rows may have under way, if that is more (at most 64 MiB). Default 4194304.
+    /// rows may have under way, if that is more (at most 64 MiB). At most 1 GiB. Default
+    /// 4194304.
     #[serde(default = "defaults::socket_buffer_bytes")]
     pub socket_buffer_bytes: usize,
     /// `udp`, `af_packet`: hand runs of frames to the kernel, and take them from it, as one message
@@ -57,12 +58,12 @@ pub struct PortSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<IpAddr>,
     /// Share memory with the workers of this host that ask for it, beside the port: each gets two
-    /// rings, about 1 MiB at an MTU of 1500, and keeps the address that its row has. They must run
+    /// rings, about 0.75 MiB at an MTU of 1500, and keeps the address that its row has. They must run
     /// as this user or root. With several lanes: `udp` only; not for `switch`. Default false.
     #[serde(default)]
     pub shm: bool,
     /// `af_packet`: bytes of each lane's receive ring, or with `offload` asked for as its
-    /// socket's receive buffer, as `socket_buffer_bytes`. Default 4194304.
+    /// socket's receive buffer, as `socket_buffer_bytes`. At most 1 GiB. Default 4194304.
     #[serde(default = "defaults::socket_buffer_bytes")]
     pub ring_bytes: usize,
     /// `af_packet`: send past the interface's queueing discipline: faster, but a rate limit set

@@ -55,10 +55,10 @@ pub struct PushSection {
     pub exponent: Option<i8>,
     /// Memory of the whole leases. A chunk takes `elements` x 4 bytes, in whole cache lines, and 16
     /// more; a group takes `chunks` of them from its installation to its decision. Default
-    /// 67108864.
+    /// 67108864, at most 2^38.
     #[serde(default = "defaults::quota_bytes")]
     pub quota_bytes: u64,
-    /// Memory of the chunks of the model that the relay keeps. Default 4194304.
+    /// Memory of the chunks of the model that the relay keeps, at most 2^38. Default 4194304.
     #[serde(default = "defaults::pull_cache_bytes")]
     pub pull_cache_bytes: u64,
     /// Token bucket: bytes of frames per second, whatever becomes of them. A request or a credit

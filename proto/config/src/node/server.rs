@@ -87,13 +87,13 @@ pub struct ServerSection {
     /// Groups open at a time, at most 1024. Default 256.
     #[serde(default = "defaults::groups_open_max")]
     pub groups_open_max: u16,
-    /// Memory of updates that are staged. Default 268435456.
+    /// Memory of updates that are staged, at most 2^38. Default 268435456.
     #[serde(default = "defaults::staging_bytes_max")]
     pub staging_bytes_max: u64,
-    /// Decisions that the log keeps for the replica. Default 1024.
+    /// Decisions that the log keeps for the replica, at most 2^20. Default 1024.
     #[serde(default = "defaults::log_entries_max")]
     pub log_entries_max: usize,
-    /// Memory of sums that the log keeps for the replica. Default 268435456.
+    /// Memory of sums that the log keeps for the replica, at most 2^38. Default 268435456.
     #[serde(default = "defaults::staging_bytes_max")]
     pub log_bytes_max: u64,
     /// Versions that can be pulled at a time, 1 to 64. Default: one for each worker and box, and
@@ -182,7 +182,7 @@ pub struct ReplicaSection {
     /// Groups whose copies are staged at a time, at most 1024. Default 256.
     #[serde(default = "defaults::groups_open_max")]
     pub groups_open_max: u16,
-    /// Memory of updates that are staged. Default 268435456.
+    /// Memory of updates that are staged, at most 2^38. Default 268435456.
     #[serde(default = "defaults::staging_bytes_max")]
     pub staging_bytes_max: u64,
     /// How long copies may come after the decision before they are asked for, in microseconds.

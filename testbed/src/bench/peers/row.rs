@@ -7,7 +7,7 @@ use super::{Peer, Place};
 use crate::bench::member::MemberResult;
 use crate::bench::statistics::median;
 
-/// A row; times are medians over the sums of all rounds.
+/// A row; times are medians over the sums of all rounds. A peer that failed has no figures.
 #[derive(Clone, Debug, Default, Serialize)]
 #[expect(missing_docs, reason = "the columns are explained in `weft bench allreduce --help`")]
 pub struct Row {
@@ -17,14 +17,14 @@ pub struct Row {
     pub mtu: u16,
     pub bytes: u64,
     pub workers: u8,
-    pub time_us: f64,
-    pub time_min_us: f64,
-    pub time_max_us: f64,
+    pub time_us: Option<f64>,
+    pub time_min_us: Option<f64>,
+    pub time_max_us: Option<f64>,
     pub sums: u64,
-    pub cpu_s: f64,
+    pub cpu_s: Option<f64>,
     pub cpu_box_s: Option<f64>,
-    pub wire_bytes: u64,
-    pub wrong: u64,
+    pub wire_bytes: Option<u64>,
+    pub wrong: Option<u64>,
     pub bound_us: Option<f64>,
     pub ratio_to_bound: Option<f64>,
     pub elements: Option<u64>,
@@ -36,10 +36,26 @@ impl Row {
     /// True when it was measured and no element of any sum was wrong.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.wrong == 0 && self.failure.is_none()
+        self.wrong == Some(0) && self.failure.is_none()
     }
 
     pub(super) fn new(place: Place, bytes: u64, peer: Peer, runs: &[Run]) -> Self {
+        let failure = runs.iter().find_map(|run| run.failure.clone());
+        let row = Self::of(place, bytes, peer, runs);
+        let Some(failure) = failure else { return row };
+        Self {
+            failure: Some(failure),
+            peer: row.peer,
+            io: row.io,
+            rate_mbit: row.rate_mbit,
+            mtu: row.mtu,
+            bytes,
+            workers: row.workers,
+            ..Self::default()
+        }
+    }
+
+    fn of(place: Place, bytes: u64, peer: Peer, runs: &[Run]) -> Self {
         let times: Vec<f64> = runs.iter().flat_map(Run::times_us).collect();
         let sums = times.len() as u64;
         let members = || runs.iter().flat_map(|run| &run.members);
@@ -57,19 +73,19 @@ impl Row {
             mtu: place.mtu,
             bytes,
             workers: place.workers,
-            time_us,
-            time_min_us: times.iter().copied().fold(f64::INFINITY, f64::min),
-            time_max_us: times.iter().copied().fold(0.0, f64::max),
+            time_us: Some(time_us),
+            time_min_us: times.iter().copied().reduce(f64::min),
+            time_max_us: times.iter().copied().reduce(f64::max),
             sums,
-            cpu_s: (per_sum(total(|member| member.cpu_ns)) + box_ns) / 1e9,
+            cpu_s: Some((per_sum(total(|member| member.cpu_ns)) + box_ns) / 1e9),
             cpu_box_s: peer.is_weft().then_some(box_ns / 1e9),
-            wire_bytes: total(|member| member.wire_bytes) / sums.max(1),
-            wrong: total(|member| member.wrong),
+            wire_bytes: Some(total(|member| member.wire_bytes) / sums.max(1)),
+            wrong: Some(total(|member| member.wrong)),
             bound_us,
             ratio_to_bound: bound_us.map(|bound| time_us / bound),
             elements,
             retransmissions: peer.is_weft().then(|| total(|member| member.retransmissions)),
-            failure: runs.iter().find_map(|run| run.failure.clone()),
+            failure: None,
         }
     }
 }

@@ -16,10 +16,10 @@ fn a_row_is_the_median_of_the_slowest_ranks_and_the_cpu_of_all() {
     };
     let other = Run { members: vec![member(&[5_000_000], 4_000_000)], failure: None };
     let row = Row::new(PLACE, 4 << 20, Peer::Gloo, &[run, other]);
-    assert_eq!((row.peer, row.io, row.sums, row.wrong), ("gloo", "tcp", 3, 3));
-    assert!((row.time_us - 5000.0).abs() < 1e-6, "of 3, 9 and 5 ms");
-    assert!((row.cpu_s - 0.002).abs() < 1e-9, "6 ms over three sums");
-    assert_eq!(row.wire_bytes, 600);
+    assert_eq!((row.peer, row.io, row.sums, row.wrong), ("gloo", "tcp", 3, Some(3)));
+    assert!((row.time_us.unwrap() - 5000.0).abs() < 1e-6, "of 3, 9 and 5 ms");
+    assert!((row.cpu_s.unwrap() - 0.002).abs() < 1e-9, "6 ms over three sums");
+    assert_eq!(row.wire_bytes, Some(600));
     assert!(!row.is_valid());
 }
 
@@ -54,4 +54,8 @@ fn a_peer_that_failed_is_a_row_that_says_so() {
     ] {
         assert!(json.get(key).is_some(), "{key}");
     }
+    for figure in ["time_us", "time_min_us", "cpu_s", "wire_bytes", "wrong"] {
+        assert!(json[figure].is_null(), "{figure} was not measured: {json}");
+    }
+    assert_eq!((json["peer"].as_str(), json["bytes"].as_u64()), (Some("weft"), Some(4096)));
 }

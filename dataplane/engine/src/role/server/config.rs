@@ -167,8 +167,14 @@ impl ServerJobConfig {
         if self.stages_open() == 0 {
             return error("staging_bytes_max", "must hold at least one update");
         }
-        if self.log_entries_max == 0 {
-            return error("log_entries_max", "must be at least 1");
+        if self.staging_bytes_max > STAGING_BYTES_MAX {
+            return error("staging_bytes_max", "must be at most 2^38");
+        }
+        if !(1..=LOG_ENTRIES_MAX).contains(&self.log_entries_max) {
+            return error("log_entries_max", "must be from 1 to 2^20");
+        }
+        if self.log_bytes_max > STAGING_BYTES_MAX {
+            return error("log_bytes_max", "must be at most 2^38");
         }
         if self.replica.is_some() && self.stages_logged() == 0 {
             return error("log_bytes_max", "must hold at least one update");
@@ -222,6 +228,10 @@ fn check_peers(
     Ok(())
 }
 
+/// Most memory that updates, or those that are kept for a replica, may be given.
+pub(super) const STAGING_BYTES_MAX: u64 = 1 << 38;
+/// Most decisions that are kept.
+pub(super) const LOG_ENTRIES_MAX: usize = 1 << 20;
 /// Longest window of credits of one source.
 pub const WINDOW_MAX: u32 = 1024;
 /// Most versions that can be pulled at a time.

@@ -88,6 +88,10 @@ impl Silence {
             self.timeouts += 1;
             self.counted_at = now;
         }
+        self.is_long()
+    }
+
+    fn is_long(self) -> bool {
         self.timeouts >= SILENT_TIMEOUTS
     }
 }
@@ -169,6 +173,33 @@ impl Lane {
         }
     }
 
+    /// Asks for the lowest sum that is missing before its time, to hear whether the box speaks.
+    pub(super) fn question(&mut self, now: Nanos, interval: Nanos) {
+        // A lane that shakes hands asks by that.
+        if self.steps.as_mut().is_some_and(Steps::question) || !self.is_open() {
+            let _ = self.silence.take_timeout(now, interval);
+        }
+    }
+
+    /// How long before the end of its patience a lane looks whether the box still speaks, so that
+    /// no member is blamed for a box that has died: a share of that, and several round trips.
+    pub(super) fn last_words(&self, config: &WorkerConfig) -> Nanos {
+        let trips_ns = self.path.rtt().timeout(0).0.saturating_mul(LAST_WORDS_RTOS);
+        let share_ns = config.member_timeout_ns / LAST_WORDS_SHARE;
+        Nanos(share_ns.max(trips_ns).min(config.member_timeout_ns))
+    }
+
+    /// True when the box has said nothing for the whole of our patience, or at its end, where it
+    /// was asked more than once.
+    pub(super) fn is_silent(&self, now: Nanos, config: &WorkerConfig) -> bool {
+        let was_asked = self.silence.is_long() || self.session.unanswered() >= SILENT_TIMEOUTS;
+        self.word_at.is_none_or(|at| {
+            let quiet_ns = now.since(at).0;
+            quiet_ns >= config.member_timeout_ns
+                || (quiet_ns >= self.last_words(config).0 && was_asked)
+        })
+    }
+
     /// True while data may flow.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.session.standing(), Standing::Open | Standing::Closing)
@@ -206,6 +237,9 @@ impl Lane {
             return None;
         }
         if let (Some(missing), Some(_)) = (self.missing, self.waiting_since) {
+            if self.is_silent(now, config) {
+                return Some(WorkerError::BoxSilent);
+            }
             return Some(WorkerError::MembersMissing { missing });
         }
         Some(WorkerError::NoAnswer { lane: self.index })
@@ -261,3 +295,7 @@ const UNANSWERED_MAX: u32 = 3;
 const KEEPALIVES_PER_TIMEOUT: u64 = 8;
 /// Timeouts in a row without a word before a HELLO asks who the box is.
 const SILENT_TIMEOUTS: u32 = 3;
+/// The share of `member_timeout` at whose end a box may die and a member be blamed.
+const LAST_WORDS_SHARE: u64 = 8;
+/// Retransmission timeouts that a box has at least to answer in.
+const LAST_WORDS_RTOS: u64 = 4;

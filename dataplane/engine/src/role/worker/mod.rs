@@ -63,6 +63,8 @@ pub struct Worker {
     /// Sums of the round that are missing.
     missing_chunks: u32,
     progress_at: Nanos,
+    /// When the round last asked for nothing but a word of the box.
+    questioned_at: Nanos,
     close_at: Nanos,
     events: VecDeque<Event>,
     stats: WorkerStats,
@@ -102,6 +104,7 @@ impl Worker {
             end: 0,
             missing_chunks: 0,
             progress_at: now,
+            questioned_at: Nanos(0),
             close_at: Nanos::MAX,
             events: VecDeque::with_capacity(EVENTS_MAX),
             stats: WorkerStats::default(),

@@ -21,6 +21,11 @@ impl Worker {
         for lane in &mut self.lanes {
             lane.handle_timeout(now, ctx, &mut self.stats);
         }
+        if self.state == WorkerState::InRound && now >= self.question_at() {
+            let interval = self.question_interval();
+            self.questioned_at = now;
+            self.lanes.iter_mut().for_each(|lane| lane.question(now, interval));
+        }
         if let Some(event) = self.overdue(now) {
             self.stop(event);
         }
@@ -47,12 +52,28 @@ impl Worker {
         self.progress_at.saturating_add(Nanos(self.shared.config.member_timeout_ns))
     }
 
-    /// Names whom the round waits for: the members missing where the box last said so.
+    /// How long before its end a round looks whether the box still speaks.
+    fn last_words(&self) -> Nanos {
+        let lanes = self.lanes.iter().map(|lane| lane.last_words(&self.shared.config));
+        lanes.max().unwrap_or(Nanos(0))
+    }
+
+    fn question_interval(&self) -> Nanos {
+        Nanos((self.last_words().0 / QUESTIONS).max(1))
+    }
+
+    /// When the round next asks for nothing but a word, whatever its timers say: they back off.
+    fn question_at(&self) -> Nanos {
+        let begin = Nanos(self.member_deadline().0.saturating_sub(self.last_words().0));
+        begin.max(self.questioned_at.saturating_add(self.question_interval()))
+    }
+
+    /// Names whom the round waits for: the box where it has left questions unanswered, else the
+    /// members missing where the box last said so.
     fn round_error(&self, now: Nanos) -> WorkerError {
         let mut stuck =
             self.lanes.iter().filter(|lane| lane.steps.as_ref().is_some_and(Steps::unfinished));
-        let recent = |at: Nanos| now.since(at).0 < self.shared.config.member_timeout_ns;
-        match stuck.clone().find(|lane| !lane.word_at.is_some_and(recent)) {
+        match stuck.clone().find(|lane| lane.is_silent(now, &self.shared.config)) {
             Some(_) => WorkerError::BoxSilent,
             None => stuck
                 .find_map(|lane| lane.missing)
@@ -110,7 +131,7 @@ impl Worker {
                 .map(|lane| lane.connect_deadline(&self.shared.config))
                 .min()
                 .unwrap_or(Nanos::MAX),
-            WorkerState::InRound => self.member_deadline(),
+            WorkerState::InRound => self.member_deadline().min(self.question_at()),
             WorkerState::Closing => self.close_at,
             WorkerState::Ready => Nanos::MAX,
         };
@@ -118,3 +139,6 @@ impl Worker {
         patience.min(lanes.unwrap_or(Nanos::MAX)).min(self.paced_until)
     }
 }
+
+/// Questions of a lane in that time; they are headers alone.
+const QUESTIONS: u64 = 16;

@@ -27,6 +27,13 @@ fn take(taker: &mut Taker) -> Result<Vec<u8>, Taken> {
     }
 }
 
+/// As the reference says of `port.shm`, and with room for who has 64 of them.
+#[test]
+fn a_worker_takes_three_quarters_of_a_mebibyte_at_an_mtu_of_1500() {
+    let bytes = Geometry::of(1500 + ETHERNET_LEN).region_bytes();
+    assert!((750 << 10..=780 << 10).contains(&bytes), "{bytes}");
+}
+
 #[test]
 fn what_is_put_in_comes_out_once_it_is_published() {
     let (_, mut putter, mut taker) = pair();

@@ -54,6 +54,32 @@ fn models_are_pulled_by_version() {
     assert_eq!(pull(&mut rig, 1, 3).unwrap_err(), DropReason::ChunkOutOfRange);
 }
 
+/// Copies are few, and one that somebody may be pulling stays (SPEC#pull): who asks meanwhile is
+/// offered an older version than that of an update that was committed, and reported, before.
+#[test]
+fn while_all_copies_are_in_use_an_older_version_is_offered_than_the_newest() {
+    let mut rig = Rig::new(ServerJobConfig { snapshots_max: 1, ..job() });
+    let ask = |rig: &mut Rig, worker: u8| {
+        let bit = rank(worker - 1).bit();
+        let header = plain_header(Kind::Status, JOB, GroupId::new(ROW_MODEL, 0), bit);
+        let frame = rig.frame(worker, &header, &[]);
+        rig.send(&frame).unwrap().unwrap().header.chunk.0
+    };
+    assert_eq!(ask(&mut rig, 1), 0, "this worker pulls version 0");
+    rig.install(descriptor(0, &[0], false)).unwrap();
+    for chunk in 0..3 {
+        rig.direct(1, group(0), chunk).unwrap();
+    }
+    let told: Vec<_> = rig.poll().iter().filter_map(Out::ack).collect();
+    assert!(told.contains(&(1, Outcome::Committed, 1)), "its worker knows version 1: {told:?}");
+    assert_eq!(rig.version(), 1);
+    assert_eq!(ask(&mut rig, 2), 0, "another is offered the copy that there is");
+    rig.wait(49);
+    assert_eq!(ask(&mut rig, 2), 0, "each question keeps it");
+    rig.wait(51);
+    assert_eq!(ask(&mut rig, 2), 1, "nobody pulls the old one any more");
+}
+
 #[test]
 fn the_log_answers_its_replica_until_it_is_past() {
     let mut rig = Rig::new(ServerJobConfig { log_entries_max: 2, ..job() });

@@ -50,6 +50,20 @@ impl Steps {
         overdue
     }
 
+    /// Queues what asks for the lowest missing sum; true when it is under way. What is under way
+    /// already is as good a question.
+    pub(in crate::role::worker) fn question(&mut self) -> bool {
+        let low = self.low;
+        let is_under_way = low < self.end;
+        let slot = self.slot_mut(low);
+        let may_go = matches!(slot.state, State::Contributed | State::Known);
+        if is_under_way && may_go && slot.next == low && !slot.queued {
+            slot.queued = true;
+            self.due.push_back(low);
+        }
+        is_under_way
+    }
+
     /// Queues the questions and hand-overs whose deadline has passed.
     fn ask(&mut self, now: Nanos) {
         self.next_deadline = Nanos::MAX;

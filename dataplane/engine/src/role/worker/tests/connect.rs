@@ -159,6 +159,15 @@ fn a_member_that_never_joins_is_named() {
 }
 
 #[test]
+fn a_box_that_dies_while_members_join_is_named() {
+    let mut sim = Sim::new(3, 4, 1);
+    sim.asleep_until[2] = Nanos::MAX;
+    sim.hook =
+        Box::new(|p| if p.now >= Nanos::from_millis(1_500) { Fate::Drop } else { Fate::Pass });
+    assert_eq!(failure(&mut sim, 0), WorkerError::BoxSilent);
+}
+
+#[test]
 fn a_late_member_is_waited_for() {
     let mut sim = Sim::new(3, 4, 2);
     sim.asleep_until[2] = Nanos::from_millis(1_500);
