@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_client::keys::{KeyConfig, KeySession};
-use weft_client::push::{Outcome, PushConfig, PushSession};
+use weft_client::push::{Outcome, PushConfig, PushSession, Ticket};
 use weft_client::{Config, Error, Io, Session};
 use weft_config::node::{
     self, JobSection, KeysSection, NodeConfig, PortSection, RowSection, ServerSection,
@@ -426,10 +426,7 @@ fn a_path_that_gets_narrower_in_a_run_is_named() {
         let Some(mut lab) = Lab::up(test, "narrow", 2, false) else { return };
         let members = ["w0", "w1"].map(|host| SocketAddr::from((lab.ip(host), 7000)));
         lab.start(PortSection::new(node::Io::Udp, lab.ip("a0")), &members);
-        let links = &lab.topology.links;
-        let link = links.iter().find(|link| link.ends.iter().any(|end| end.node == "w0"));
-        let ends = &link.expect("w0's link").ends;
-        let end = ends.iter().find(|end| (end.node == "w0") == (node == "w0")).expect("two ends");
+        let end = narrowing(&lab, node);
         let begun = Instant::now();
         let errors = together(2, |rank| {
             let io = if rank == 0 { io } else { Io::Udp };
@@ -456,6 +453,97 @@ fn a_path_that_gets_narrower_in_a_run_is_named() {
             })
         });
         assert!(errors[0].contains("MTU"), "{io:?}, narrow at {node}: {}", errors[0]);
+    }
+}
+
+/// The end of w0's link that is to become narrow: at the worker, or beyond it, where nobody says a
+/// word.
+fn narrowing(lab: &Lab, at: &str) -> LinkEnd {
+    let links = &lab.topology.links;
+    let link = links.iter().find(|link| link.ends.iter().any(|end| end.node == "w0"));
+    let mut ends = link.expect("w0's link").ends.iter();
+    ends.find(|end| (end.node == "w0") == (at == "w0")).expect("two ends").clone()
+}
+
+/// Makes it narrow, and sees that `work` ends with an error that names it, in time.
+fn ends_narrow(lab: &Lab, end: &LinkEnd, patience: Duration, work: impl FnOnce() -> String) {
+    lab.tool(&end.node, "ip", &["link", "set", &end.interface, "mtu", "600"]);
+    let begun = Instant::now();
+    let error = work();
+    let took = begun.elapsed();
+    assert!(took < patience + Duration::from_secs(3), "{took:?}: {error}");
+    let to = lab.box_addr().to_string();
+    let is_named = error.contains("raise the MTU") && error.contains(&to);
+    assert!(is_named, "narrow at {}: {error}", end.node);
+}
+
+/// A server asks for chunks, again and again, that it never gets.
+#[test]
+fn a_push_session_names_a_path_that_gets_narrower() {
+    const PARAMETERS: usize = 5_000;
+    let test = "a_push_session_names_a_path_that_gets_narrower";
+    let patience = Duration::from_secs(8);
+    for (io, at) in [(Io::Udp, "w0"), (Io::AfPacket, "s1")] {
+        let Some(mut lab) = Lab::up(test, "slimp", 1, false) else { return };
+        let local = SocketAddr::from((lab.ip("w0"), 7000));
+        let server = ServerSection::new(0, vec![local], PARAMETERS);
+        let port = PortSection::new(node::Io::Udp, lab.ip("a0"));
+        lab.start_as(&NodeConfig { server: vec![server], ..NodeConfig::new(port) });
+        let config =
+            PushConfig { io, member_timeout: patience, ..PushConfig::new(local, lab.box_addr()) };
+        lab.within("w0", || {
+            let mut session = PushSession::connect(&config).unwrap_or_else(|e| panic!("{e}"));
+            let mut model = vec![1.0; PARAMETERS];
+            let mut version = session.pull(&mut model).expect("a model");
+            ends_narrow(&lab, &narrowing(&lab, at), patience, || {
+                loop {
+                    let went = session.push(&model, version).and_then(Ticket::wait);
+                    match went {
+                        Ok(Outcome::Committed { version: newer }) => version = newer,
+                        Ok(_) => {}
+                        Err(error) => return error.to_string(),
+                    }
+                }
+            });
+        });
+    }
+}
+
+/// A home hears that a process is there, and yet no row passes.
+#[test]
+fn a_key_session_names_a_path_that_gets_narrower() {
+    const KEYS: u32 = 200;
+    let test = "a_key_session_names_a_path_that_gets_narrower";
+    let patience = Duration::from_secs(8);
+    for (io, at) in [(Io::Udp, "s1"), (Io::AfPacket, "w0")] {
+        let Some(mut lab) = Lab::up(test, "slimk", 2, false) else { return };
+        let processes = ["w0", "w1"].map(|host| SocketAddr::from((lab.ip(host), 7000))).to_vec();
+        let keys = KeysSection::new(0, 8, KEYS, processes.clone());
+        let port = PortSection::new(node::Io::Udp, lab.ip("a0"));
+        lab.start_as(&NodeConfig { keys: vec![keys], ..NodeConfig::new(port) });
+        let (here, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        together(2, |me| {
+            let config = KeyConfig {
+                io: if me == 0 { io } else { Io::Udp },
+                call_timeout: patience,
+                connect_timeout: PATIENCE,
+                ..KeyConfig::new(lab.box_addr(), processes.clone(), me, 8, KEYS)
+            };
+            lab.within(["w0", "w1"][usize::from(me)], || {
+                let session = KeySession::connect(&config).unwrap_or_else(|e| panic!("{e}"));
+                let all: Vec<u64> = (0..u64::from(KEYS)).collect();
+                let mut values = vec![0.0; all.len() * 8];
+                session.pull(&all, &mut values).expect("all are here");
+                meet(&here, 2);
+                if me == 0 {
+                    ends_narrow(&lab, &narrowing(&lab, at), patience, || {
+                        session.pull(&all, &mut values).expect_err("none passes").to_string()
+                    });
+                }
+                // The rows that are here would be gone.
+                meet(&over, 2);
+            });
+        });
     }
 }
 

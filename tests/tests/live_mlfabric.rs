@@ -166,6 +166,56 @@ fn a_job_survives_loss() {
     assert!(json["retransmissions"].as_u64() > Some(0), "{json}");
 }
 
+/// A worker whose updates enter the model in its own order alone.
+const ALONE: [(&str, &str); 3] = [
+    ("workers = 4", "workers = 1"),
+    ("mode = \"async\"", "mode = \"sync\""),
+    ("w2 = 5\nw3 = { up = 2, down = 10 }", "w0 = { up = 5, down = 10 }"),
+];
+const FAULTS: [&str; 4] = ["--loss=0.02", "--duplicate=0.02", "--reorder=0.05", "--corrupt=0.01"];
+
+#[test]
+fn a_worker_that_pushes_from_packet_sockets_gives_the_same_model_through_faults() {
+    let test = "a_worker_that_pushes_from_packet_sockets_gives_the_same_model_through_faults";
+    if !has_lab(test) {
+        return;
+    }
+    let mut models = Vec::new();
+    for (io, worker_io, faults) in [
+        ("udp", "udp", &[][..]),
+        ("udp", "af_packet", &[]),
+        ("udp", "af_packet", &FAULTS),
+        ("af_packet", "af_packet", &FAULTS),
+    ] {
+        let arguments = [&["--seed=7", "--io", io, "--worker-io", worker_io], faults].concat();
+        let (ended, _) = run(&ALONE, &arguments);
+        let json = good(&ended);
+        assert_eq!((&json["io"], &json["worker_io"]), (&io.into(), &worker_io.into()));
+        assert_eq!((&json["updates_committed"], &json["chunks_sent"]), (&10.into(), &190.into()));
+        if !faults.is_empty() {
+            assert!(json["retransmissions"].as_u64() > Some(0), "{json}");
+        }
+        models.push(json["model_sha256"].clone());
+    }
+    assert!(models.iter().all(|model| *model == models[0]), "{models:?}");
+}
+
+/// Through an aggregator and to the server, with a replica: the model is the reference's.
+#[test]
+fn workers_that_push_from_packet_sockets_survive_loss() {
+    if !has_lab("workers_that_push_from_packet_sockets_survive_loss") {
+        return;
+    }
+    let (ended, _) = run(&[REPLICATED], &["--worker-io=af_packet", "--loss=0.02"]);
+    let json = good(&ended);
+    assert_eq!(
+        (&json["worker_io"], &json["replica_identical"]),
+        (&"af_packet".into(), &true.into())
+    );
+    assert!(json["retransmissions"].as_u64() > Some(0), "{json}");
+    assert!(json["chunks_aggregated"].as_u64() > Some(0), "{json}");
+}
+
 #[test]
 fn a_job_survives_the_restart_of_an_aggregator() {
     if !has_lab("a_job_survives_the_restart_of_an_aggregator") {

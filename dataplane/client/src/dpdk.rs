@@ -23,8 +23,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_dpdk::{DpdkPort, EalHandle, PortConfig, PortError, preflight};
-pub use weft_dpdk::{DpdkQueue, Eal, EalArgs, Memory};
+use weft_dpdk::preflight;
+pub use weft_dpdk::{DpdkPort, DpdkQueue, Eal, EalArgs, EalHandle, Memory, PortConfig, PortError};
 use weft_io::nic::interface_with;
 use weft_io::{Burst, Port, forward_port};
 use weft_wire::Nanos;

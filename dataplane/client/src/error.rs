@@ -147,3 +147,19 @@ pub enum Error {
     #[error("the port is closed: no frame can arrive any more")]
     PortClosed,
 }
+
+/// Why a session with several hosts has no port: a field of its configuration, which has the same
+/// names, or else [`Error`] itself.
+macro_rules! from_port_error {
+    ($session:ty) => {
+        impl From<$crate::Error> for $session {
+            fn from(error: $crate::Error) -> Self {
+                match error {
+                    $crate::Error::Config { field, problem } => Self::Config { field, problem },
+                    error => Self::Open(::std::sync::Arc::new(error)),
+                }
+            }
+        }
+    };
+}
+pub(crate) use from_port_error;

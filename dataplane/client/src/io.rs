@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use weft_engine::PathProbe;
 use weft_engine::role::worker::{Event, Payload, Worker, WorkerError};
 use weft_io::{BURST_MAX, Burst, Frame, Port, run_frames_max};
 use weft_wire::Nanos;
@@ -10,6 +11,7 @@ use weft_wire::frame::label::set_dscp;
 use weft_wire::header::{HEADER_LEN, Packet};
 
 use crate::error::Error;
+use crate::narrow::{self, NarrowPath};
 use crate::payload::Nothing;
 
 /// Longest sleep between looks at the engines' timers.
@@ -54,7 +56,7 @@ impl<P: Port> Io<P> {
     }
 
     pub(crate) fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        since(self.origin)
     }
 
     /// Runs the round that `active` has begun to its end.
@@ -110,21 +112,12 @@ impl<P: Port> Io<P> {
         Ok(poll_event(workers))
     }
 
-    /// Hands what has come to `take`; returns how many frames that was.
-    pub(crate) fn take(&mut self, mut take: impl FnMut(&mut [u8])) -> usize {
-        let now = self.now();
-        let received = self.port.rx_burst(now, &mut self.rx);
-        self.rx.iter_mut().for_each(|frame| take(frame.as_mut()));
-        self.port.free(&mut self.rx);
-        received
-    }
-
-    /// Sends a frame instead of what waits. It is lost if the port is full.
-    pub(crate) fn send(&mut self, now: Nanos, mut frame: P::Frame) {
+    /// Runs a probe of a session that is over: the path, if it is narrow.
+    pub(crate) fn find_out(&mut self, probe: &mut PathProbe) -> Option<NarrowPath> {
+        let origin = self.origin;
+        // What could not leave in the round would never leave now.
         self.port.free(&mut self.tx);
-        set_dscp(frame.as_mut(), self.dscp);
-        self.tx.push(frame);
-        self.port.tx_burst(now, &mut self.tx);
+        narrow::find_out(&mut self.port, self.dscp, || since(origin), probe)
     }
 
     fn transmit(
@@ -208,6 +201,11 @@ impl Backlog {
         self.bursts = if came { self.bursts + 1 } else { 0 };
         self.bursts.is_multiple_of(BURSTS_MAX)
     }
+}
+
+/// The time of a clock that began at `origin`.
+pub(crate) fn since(origin: Instant) -> Nanos {
+    Nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn poll_event(workers: &mut Workers<'_>) -> Option<Event> {

@@ -59,5 +59,6 @@ pub use background::{Background, Sum, Ticket};
 pub use config::{Config, Io, Numbers};
 pub use error::Error;
 pub use messages::MessageCounter;
+pub use narrow::NarrowPath;
 pub use port::WorkerPort;
 pub use session::{RoundReport, Session, Statistics};

@@ -56,9 +56,12 @@ impl WorkerPort {
         Ok(Self { kind, fallback })
     }
 
-    /// Opens the port of a session that sends to several hosts: UDP sockets or an interface.
-    /// `config.aggregator` is one of them.
-    pub(crate) fn open_to_many(config: &Config) -> Result<Self, Error> {
+    /// Opens the port of a session that sends to several hosts, as pushes and keys do: UDP sockets
+    /// or an interface. `config.aggregator` is one of them.
+    ///
+    /// # Errors
+    /// As [`WorkerPort::open`]; [`Error::Config`] of memory, which one box shares.
+    pub fn open_to_many(config: &Config) -> Result<Self, Error> {
         let kind = match config.io {
             Io::Auto | Io::Udp => {
                 UdpPort::open(&udp_config(config)).map_err(Error::Port).map(Kind::Udp)?

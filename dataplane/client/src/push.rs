@@ -177,7 +177,7 @@ impl PushSession {
             None => None,
         };
         let config = config.clone();
-        let setup = Setup { config, engine, inbox, is_woken, ready, controller, carried };
+        let setup = Setup { config, engine, seed, inbox, is_woken, ready, controller, carried };
         let thread_shared = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("weft-push".to_owned())

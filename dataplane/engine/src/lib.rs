@@ -41,3 +41,5 @@ pub mod slot;
 pub mod steps;
 pub mod table;
 mod timers;
+
+pub use session::path::{PathProbe, PathProbeConfig, PathVerdict};

@@ -25,7 +25,7 @@ pub(crate) struct RunArgs {
     /// reported as degraded [default: dpdk].
     #[arg(long, value_enum)]
     pub(super) io: Option<IoName>,
-    /// Port of the workers of an allreduce in a lab [default: udp; shm with --io shm].
+    /// Port of the workers in a lab [default: udp; shm with --io shm].
     #[arg(long, value_enum, conflicts_with = "no_lab")]
     pub(super) worker_io: Option<WorkerIoName>,
     /// The switch of the lab sums, a P4 switch: BMv2's simple_switch_grpc, which must be on PATH

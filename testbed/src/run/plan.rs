@@ -149,8 +149,9 @@ pub enum PlanError {
     PushShm,
     /// What a worker's port cannot do.
     #[error(
-        "--worker-io {io} is for an allreduce in a lab, where each worker has an interface and one \
-         box (no switch, for udp_multicast): leave it out, or --no-lab and [push]"
+        "--worker-io {io} is not for these workers: af_packet is for a lab, where each has an \
+         interface; udp_multicast for an allreduce in a lab without a switch that sums; shm for an \
+         allreduce, with --io shm"
     )]
     WorkerIo {
         /// The port.
@@ -251,10 +252,10 @@ impl Plan {
     /// # Errors
     /// [`PlanError::WorkerIo`] where a worker cannot have it.
     pub fn set_worker_io(&mut self, io: WorkerIo) -> Result<(), PlanError> {
-        let by_switch = io.multicast().is_some() && self.switch.is_some();
-        let may = io != WorkerIo::Shm && self.topology.is_some() && !by_switch;
         let is_push = self.workers.iter().any(|worker| worker.scenario.push.is_some());
-        if !may || is_push {
+        let hears = io.multicast().is_some();
+        let may = io != WorkerIo::Shm && self.topology.is_some();
+        if !may || hears && (is_push || self.switch.is_some()) {
             return Err(PlanError::WorkerIo { io: io.name() });
         }
         for worker in &mut self.workers {
@@ -457,6 +458,17 @@ mod tests {
         assert!(error.to_string().contains("--worker-io shm"), "{error}");
         let mut loopback = plan(&scenario(0), Io::Udp, Place::Loopback { port_base: 20_000 });
         loopback.set_worker_io(WorkerIo::AfPacket).unwrap_err();
+    }
+
+    #[test]
+    fn workers_that_push_from_a_lab_may_have_packet_sockets() {
+        let text = include_str!("../../scenarios/async.toml");
+        let scenario = Scenario::parse("async.toml", text).unwrap();
+        let mut lab = plan(&scenario, Io::Udp, Place::Lab);
+        lab.set_worker_io(WorkerIo::AfPacket).unwrap();
+        assert!(lab.workers.iter().all(|worker| worker.io == WorkerIo::AfPacket));
+        lab.set_worker_io(WorkerIo::UdpMulticast).unwrap_err();
+        lab.set_worker_io(WorkerIo::Shm).unwrap_err();
     }
 
     #[test]

@@ -32,7 +32,10 @@ pub fn run_over_its_port(
     if plan.link_delay_us > 0 {
         config.frame_count = FRAMES_WITH_DELAY;
     }
-    match WorkerPort::open(&config) {
+    // Who pushes sends to several boxes.
+    let port =
+        if is_reduce { WorkerPort::open(&config) } else { WorkerPort::open_to_many(&config) };
+    match port {
         Ok(mut port) => {
             port.set_ipv4_checksum(plan.checksums);
             run(plan, directory, end, port, say);

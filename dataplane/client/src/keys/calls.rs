@@ -19,6 +19,8 @@ pub(super) struct Calls {
     free: Vec<u32>,
     /// Why the session can take no more calls.
     failure: Option<KeyError>,
+    /// What the port knew last that may keep answers away.
+    complaint: Option<String>,
 }
 
 #[derive(Debug)]
@@ -37,7 +39,7 @@ pub(super) fn number(place: u32, position: u32) -> u64 {
 
 impl Calls {
     pub(super) fn new(latencies: Arc<Latencies>) -> Self {
-        Self { latencies, places: Vec::new(), free: Vec::new(), failure: None }
+        Self { latencies, places: Vec::new(), free: Vec::new(), failure: None, complaint: None }
     }
 
     /// Takes a call of so many keys, which begins now.
@@ -93,9 +95,32 @@ impl Calls {
         }
     }
 
+    /// What the port knows now that may keep answers away: calls that get none say it.
+    pub(super) fn complain(&mut self, complaint: Option<String>) {
+        if complaint.is_none() && self.complaint.is_none() {
+            return;
+        }
+        for call in self.places.iter().filter_map(|place| place.call.as_ref()) {
+            call.lock().complaint.clone_from(&complaint);
+        }
+        self.complaint = complaint;
+    }
+
+    /// A failure for want of answers, with what the port has said.
+    pub(super) fn explain(&self, failure: KeyError) -> KeyError {
+        with(failure, self.complaint.clone())
+    }
+
     /// Why no call is taken any more.
     pub(super) fn failure(&self) -> Option<&KeyError> {
         self.failure.as_ref()
+    }
+}
+
+fn with(failure: KeyError, complaint: Option<String>) -> KeyError {
+    match complaint {
+        Some(complaint) => KeyError::Link { error: Box::new(failure), complaint },
+        None => failure,
     }
 }
 
@@ -113,6 +138,7 @@ struct State {
     left: usize,
     values: Vec<f32>,
     failure: Option<KeyError>,
+    complaint: Option<String>,
 }
 
 impl Pending {
@@ -124,6 +150,7 @@ impl Pending {
             values: vec![0.0; keys.len() * row_len],
             keys: keys.into_iter().map(|key| (key, false)).collect(),
             failure: None,
+            complaint: None,
         };
         Arc::new(Self { state: Mutex::new(state), ended: Condvar::new(), row_len })
     }
@@ -176,7 +203,8 @@ impl Pending {
             let Some(rest) = timeout.checked_sub(waited).filter(|rest| !rest.is_zero()) else {
                 let open = state.keys.iter().filter(|(_, is_done)| !is_done);
                 let keys = open.map(|(key, _)| *key).collect();
-                return Err(KeyError::Unanswered { keys, waited });
+                let failure = KeyError::Unanswered { keys, waited };
+                return Err(with(failure, state.complaint.take()));
             };
             let woken = self.ended.wait_timeout(state, rest);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;

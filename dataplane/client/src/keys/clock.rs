@@ -64,7 +64,7 @@ impl KeySession {
             let rest = self.shared.call_timeout.checked_sub(waited);
             match rest.filter(|rest| !rest.is_zero()) {
                 _ if adds == 0 => return Ok(clock),
-                None => return Err(KeyError::Unsettled { adds, waited }),
+                None => return Err(engine.calls.explain(KeyError::Unsettled { adds, waited })),
                 Some(rest) => {
                     engine.waiting_count += 1;
                     let woken = self.shared.room.wait_timeout(engine, rest);

@@ -8,18 +8,20 @@ use std::sync::{Arc, PoisonError};
 
 use crossbeam_channel::Sender;
 use weft_engine::role::keys::{CallError, Outbox, Presence, Sink, Slot, To};
+use weft_engine::{PathProbe, PathProbeConfig};
 use weft_io::{Burst, Frame, Port};
 use weft_wire::frame::label::{is_bulk, set_dscp};
 use weft_wire::frame::{Encap, Endpoint, Udp};
-use weft_wire::{MacAddr, Nanos};
+use weft_wire::{MacAddr, Members, Nanos};
 
 use super::KeyError;
 use super::calls::Calls;
 use super::capture::{Capture, read_aside};
-use super::config::{KeyConfig, OnLoss};
+use super::config::{KeyConfig, OnLoss, nanos};
 use super::parts::Parts;
 use super::shared::{Engine, Shared};
 use crate::io::Backlog;
+use crate::narrow::Watch;
 
 /// The port and what is known of the ways out of it.
 pub(super) struct Driver<P: Port> {
@@ -32,6 +34,8 @@ pub(super) struct Driver<P: Port> {
     rx: Burst<P::Frame>,
     tx: Burst<P::Frame>,
     backlog: Backlog,
+    watch: Watch,
+    standstill: Standstill,
     is_woken: bool,
     ready: Option<Sender<()>>,
     lost: Vec<u64>,
@@ -42,7 +46,14 @@ pub(super) struct Driver<P: Port> {
 }
 
 impl<P: Port> Driver<P> {
-    pub(super) fn new(port: P, config: &KeyConfig, is_woken: bool, ready: Sender<()>) -> Self {
+    /// `seed` is random.
+    pub(super) fn new(
+        port: P,
+        config: &KeyConfig,
+        seed: u64,
+        is_woken: bool,
+        ready: Sender<()>,
+    ) -> Self {
         let local = config.processes[usize::from(config.me)];
         let source = Endpoint { mac: port.info().mac, addr: local };
         let others = config.processes.iter().map(|addr| (*addr, MacAddr::BROADCAST));
@@ -58,6 +69,8 @@ impl<P: Port> Driver<P> {
             rx: Burst::new_const(),
             tx: Burst::new_const(),
             backlog: Backlog::default(),
+            watch: Watch::new(Nanos(nanos(config.call_timeout).0 / 2), seed),
+            standstill: Standstill::new(nanos(config.resend_max)),
             is_woken,
             ready: Some(ready),
             lost: Vec::new(),
@@ -91,6 +104,9 @@ impl<P: Port> Driver<P> {
         let mut engine = shared.lock();
         let Engine { process, calls, capture, .. } = &mut *engine;
         for frame in &rx {
+            if self.watch.take_frame(now, frame.as_ref()) {
+                continue;
+            }
             let Some((source, range)) = self.open(frame.as_ref()) else { continue };
             let mut ears = Ears { driver: self, calls, capture, now };
             // What the engine refuses it has counted; there is nothing else to do about it.
@@ -106,6 +122,7 @@ impl<P: Port> Driver<P> {
             self.restore(shared, &mut engine, now);
         }
         self.report(shared, &mut engine);
+        self.look(shared, &mut engine, now);
         if engine.waiting_count > 0 {
             shared.room.notify_all();
         }
@@ -113,6 +130,44 @@ impl<P: Port> Driver<P> {
         self.port.free(&mut rx);
         self.offer(now);
         received > 0
+    }
+
+    /// Has the path to the home box probed when the same is sent again and again for long: the box
+    /// hears that this process is there, and yet no row may come to it. Says what the port knows.
+    fn look(&mut self, shared: &Shared, engine: &mut Engine, now: Nanos) {
+        let Engine { process, calls, .. } = engine;
+        let is_joining = process.presence() == Presence::Joining;
+        let is_new = self.standstill.look(now, process.stats().repeats);
+        let is_stuck = self.standstill.is_stuck;
+        if is_new {
+            let is_silent = is_stuck || is_joining;
+            calls.complain(is_silent.then(|| self.port.complaint()).flatten());
+        }
+        let is_stuck = is_stuck && process.presence() == Presence::Present;
+        let (mac, local) = (self.port.info().mac, self.local);
+        let home = self.encaps.last().map(Encap::target);
+        let (table, me) = (&shared.table, shared.me);
+        let path = self.watch.look(now, is_stuck && calls.failure().is_none(), |life| {
+            let of = PathProbeConfig {
+                job: table.job,
+                row: table.row(),
+                members: Members(1 << me),
+                local: Endpoint { mac, addr: local },
+                target: home?,
+                probe_len: table.payload_max,
+            };
+            PathProbe::new(of, life, now)
+        });
+        if let Some(path) = path {
+            shared.fail(engine, &KeyError::Narrow(path));
+        }
+        if let Some(mut frame) = self.port.alloc()
+            && let Some(len) = self.watch.poll_transmit(now, frame.buffer_mut())
+        {
+            frame.set_len(len);
+            set_dscp(frame.as_mut(), self.dscp);
+            self.tx.push(frame);
+        }
     }
 
     /// Finds a datagram for this process, and learns the way to its sender.
@@ -206,7 +261,7 @@ impl<P: Port> Driver<P> {
 
     /// Sleeps until a frame comes, a thread calls, or a timer is due.
     fn sleep(&mut self, shared: &Shared) {
-        let until = shared.lock().process.poll_timeout();
+        let until = shared.lock().process.poll_timeout().min(self.watch.poll_timeout());
         let wait_ns = until.since(shared.now()).0;
         let wait_ns_max = if self.is_woken { WOKEN_WAIT_NS_MAX } else { WAIT_NS_MAX };
         if wait_ns == 0 {
@@ -219,6 +274,33 @@ impl<P: Port> Driver<P> {
             self.port.wait(wait_ns.min(wait_ns_max));
         }
         shared.is_asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Whether what was sent has been sent again since the last look, which is often enough that
+/// nothing stands still unseen.
+struct Standstill {
+    every: Nanos,
+    look_at: Nanos,
+    repeats: u64,
+    is_stuck: bool,
+}
+
+impl Standstill {
+    /// Of a process that sends again after `resend_max` at the latest.
+    fn new(resend_max: Nanos) -> Self {
+        let every = LOOK_MIN.max(Nanos(resend_max.0.saturating_mul(2)));
+        Self { every, look_at: Nanos(0), repeats: 0, is_stuck: false }
+    }
+
+    /// True where it is time for a look; so many repeats have left.
+    fn look(&mut self, now: Nanos, repeats: u64) -> bool {
+        let is_due = now >= self.look_at;
+        if is_due {
+            self.look_at = now.saturating_add(self.every);
+            self.is_stuck = core::mem::replace(&mut self.repeats, repeats) != repeats;
+        }
+        is_due
     }
 }
 
@@ -282,6 +364,8 @@ fn fail_rows(shared: &Shared, engine: &mut Engine, mut keys: Vec<u64>) {
     shared.fail(engine, &KeyError::RowsLost { keys });
 }
 
+/// Shortest time between two looks at whether it goes on.
+const LOOK_MIN: Nanos = Nanos::from_millis(250);
 /// Longest sleep where a call ends it.
 const WOKEN_WAIT_NS_MAX: u64 = 100_000_000;
 /// Longest sleep at a port that nobody can wake: a call waits this long at most.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::parts::TableFileError;
 use weft_engine::role::keys::{CallError, TableError};
-use weft_io::udp::UdpError;
 
-use crate::error::Error;
+use crate::NarrowPath;
+use crate::error::{Error, from_port_error};
 
 /// Why a call failed. What of it concerned other keys may have happened.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -25,10 +25,7 @@ pub enum KeyError {
     /// There can be no such table.
     #[error("configuration: {0}")]
     Table(TableError),
-    /// The local UDP port could not be opened.
-    #[error("could not open this process's port: {0}")]
-    Port(Arc<UdpError>),
-    /// A port that is not UDP's could not be opened.
+    /// The port could not be opened.
     #[error(transparent)]
     Open(Arc<Error>),
     /// The operating system gave no random seed.
@@ -74,7 +71,10 @@ pub enum KeyError {
         waited: Duration,
     },
     /// Nobody answered for these keys in time. What was asked for may happen yet.
-    #[error("no answer for {} within {waited:?}: a process or the home box is gone", Keys(.keys))]
+    #[error(
+        "no answer for {} within {waited:?}: a process or the home box is gone, or the path to a \
+         process does not carry the table's `mtu`", Keys(.keys)
+    )]
     Unanswered {
         /// What was not answered.
         keys: Vec<u64>,
@@ -120,6 +120,17 @@ pub enum KeyError {
         /// How long was waited.
         waited: Duration,
     },
+    /// The path to the home box carries the table's frames no more, or never did.
+    #[error("the session ended: {0}")]
+    Narrow(NarrowPath),
+    /// Nobody answered, and the port knows what may have kept frames from passing.
+    #[error("{error}; {complaint}")]
+    Link {
+        /// What was not answered.
+        error: Box<Self>,
+        /// What the port knows.
+        complaint: String,
+    },
     /// The port will deliver nothing any more.
     #[error("the port is closed: no frame can arrive any more")]
     PortClosed,
@@ -157,13 +168,4 @@ impl std::fmt::Display for Keys<'_> {
 /// Keys that a message shows.
 const SHOWN_MAX: usize = 8;
 
-/// Why there is no port.
-impl From<Error> for KeyError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Port(error) => Self::Port(Arc::new(error)),
-            Error::Config { field, problem } => Self::Config { field, problem },
-            error => Self::Open(Arc::new(error)),
-        }
-    }
-}
+from_port_error!(KeyError);

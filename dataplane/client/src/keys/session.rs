@@ -137,15 +137,16 @@ impl KeySession {
         let (seen, given) = (Arc::clone(&shared), config.clone());
         let thread = std::thread::Builder::new()
             .name(format!("weft-keys-{}", config.me))
-            .spawn(move || Driver::new(port, &given, is_woken, ready).run(&seen))
+            .spawn(move || Driver::new(port, &given, life, is_woken, ready).run(&seen))
             .map_err(|error| KeyError::Thread(Arc::new(error)))?;
         let session = Self { shared, thread: Some(thread) };
         match is_ready.recv_timeout(config.connect_timeout) {
             Ok(()) => Ok(session),
             Err(_) => {
-                let failure = session.shared.lock().calls.failure().cloned();
                 let (home, waited) = (config.home, config.connect_timeout);
-                Err(failure.unwrap_or(KeyError::NoHome { home, waited }))
+                let calls = &session.shared.lock().calls;
+                let failure = calls.failure().cloned();
+                Err(failure.unwrap_or_else(|| calls.explain(KeyError::NoHome { home, waited })))
             }
         }
     }

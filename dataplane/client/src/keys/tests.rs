@@ -62,5 +62,6 @@ fn a_port_that_cannot_be_is_refused_by_name() {
     let nowhere = refused(&config(Io::AfPacket, [192, 0, 2, 1]));
     assert!(nowhere.to_string().contains("no interface"), "{nowhere:?}");
     let nobodys = refused(&config(Io::Udp, [192, 0, 2, 1]));
-    assert!(matches!(nobodys, KeyError::Port(_)), "{nobodys:?}");
+    let KeyError::Open(error) = &nobodys else { panic!("{nobodys:?}") };
+    assert!(matches!(**error, crate::Error::Port(_)), "{nobodys:?}");
 }

@@ -6,21 +6,27 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use tokio::sync::mpsc;
-use weft_engine::role::push::Pusher;
+use weft_control::Decision;
+use weft_engine::role::push::{Event, PushFault, Pusher};
 use weft_io::nic::Carried;
 use weft_io::{Burst, Frame, Port};
 use weft_wire::Nanos;
 use weft_wire::frame::label::set_dscp;
 
+use super::config::nanos;
 use super::message::{Message, Ready, Shared, ToController};
 use super::updates::{Stage, Updates};
 use super::{PushConfig, PushError};
-use crate::io::Backlog;
+use crate::NarrowPath;
+use crate::io::{Backlog, since};
+use crate::narrow::{self, Watch};
 
 /// What the thread is started with.
 pub(super) struct Setup {
     pub(super) config: PushConfig,
     pub(super) engine: Pusher,
+    /// A random number.
+    pub(super) seed: u64,
     pub(super) inbox: Receiver<Message>,
     /// Messages end a wait at the port.
     pub(super) is_woken: bool,
@@ -32,11 +38,13 @@ pub(super) struct Setup {
 /// Runs a session to its end.
 pub(super) fn run<P: Port>(port: P, setup: Setup, shared: &Shared) {
     let updates = Updates::new(&setup.config, setup.controller.is_some());
+    let patience = Nanos(nanos(setup.config.member_timeout) / 2);
     let mut driver = Driver {
         port,
         origin: Instant::now(),
         engine: setup.engine,
         updates,
+        watch: Watch::new(patience, setup.seed),
         inbox: setup.inbox,
         is_woken: setup.is_woken,
         ready: Some(setup.ready),
@@ -47,6 +55,7 @@ pub(super) fn run<P: Port>(port: P, setup: Setup, shared: &Shared) {
         backlog: Backlog::default(),
     };
     let end = driver.run(shared);
+    let end = driver.explain(end);
     shared.publish(&driver.updates.statistics(&driver.engine, driver.port.carried()));
     shared.fail(end.clone());
     driver.updates.abandon(&end);
@@ -60,6 +69,7 @@ struct Driver<P: Port> {
     origin: Instant,
     engine: Pusher,
     updates: Updates,
+    watch: Watch,
     inbox: Receiver<Message>,
     is_woken: bool,
     ready: Option<Sender<Ready>>,
@@ -87,10 +97,15 @@ impl<P: Port> Driver<P> {
                 let (rx_bytes, tx_bytes) = self.port.carried();
                 self.carried.note(rx_bytes, tx_bytes);
             }
+            let mut came_on = false;
             while let Some(event) = self.engine.poll_event() {
+                came_on |= shows_chunks(&event);
                 self.updates.take_event(self.now(), event, &mut self.engine);
             }
             self.tell_controller();
+            if let Some(path) = self.look(came_on) {
+                return PushError::Narrow(path);
+            }
             match self.updates.stage() {
                 Stage::Over(end) => return end.clone(),
                 Stage::Opening => {}
@@ -111,7 +126,37 @@ impl<P: Port> Driver<P> {
     }
 
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        since(self.origin)
+    }
+
+    /// Has the path to the server probed when nothing has come of what is under way for long: a
+    /// server that asks for chunks is not silent, and yet none may reach it.
+    fn look(&mut self, came_on: bool) -> Option<NarrowPath> {
+        let (now, engine) = (self.now(), &self.engine);
+        let is_stuck = engine.is_busy() && !came_on;
+        self.watch.look(now, is_stuck, |life| engine.probe_path(life, now))
+    }
+
+    /// Adds what can be found out about an end that is a silence.
+    fn explain(&mut self, end: PushError) -> PushError {
+        let (PushError::Session(fault), origin) = (&end, self.origin) else { return end };
+        let fault = *fault;
+        let (now, engine) = (self.now(), &self.engine);
+        let probe = match fault {
+            PushFault::ServerSilent { .. } => {
+                self.watch.last_probe(|life| engine.probe_path(life, now))
+            }
+            _ => None,
+        };
+        let label = self.updates.label();
+        let path = probe.and_then(|mut probe| {
+            narrow::find_out(&mut self.port, label, || since(origin), &mut probe)
+        });
+        match (path, self.port.complaint()) {
+            (Some(path), _) => PushError::Narrow(path),
+            (None, Some(complaint)) => PushError::Link { fault, complaint },
+            (None, None) => end,
+        }
     }
 
     /// Takes what the other threads have said; true when there was something.
@@ -145,7 +190,8 @@ impl<P: Port> Driver<P> {
     /// Sleeps where the next thing to do will be heard: at the port if messages end its wait, or
     /// while frames are expected, at the inbox else.
     fn wait(&mut self) {
-        let until = self.engine.poll_timeout().min(self.updates.poll_timeout());
+        let of_engine = self.engine.poll_timeout().min(self.watch.poll_timeout());
+        let until = of_engine.min(self.updates.poll_timeout());
         let wait_ns = until.since(self.now()).0;
         if wait_ns == 0 {
             return;
@@ -171,7 +217,9 @@ impl<P: Port> Driver<P> {
         loop {
             while !self.tx.is_full() {
                 let Some(mut frame) = self.port.alloc() else { break };
-                let Some(len) = self.engine.poll_transmit(now, frame.buffer_mut()) else { break };
+                let of_probe = self.watch.poll_transmit(now, frame.buffer_mut());
+                let len = of_probe.or_else(|| self.engine.poll_transmit(now, frame.buffer_mut()));
+                let Some(len) = len else { break };
                 frame.set_len(len);
                 set_dscp(frame.as_mut(), self.updates.label());
                 frame.keep_apart(self.engine.is_in_train());
@@ -199,11 +247,20 @@ impl<P: Port> Driver<P> {
         let received = self.port.rx_burst(now, &mut self.rx);
         let is_all = self.backlog.is_over(received > 0);
         for mut frame in self.rx.drain(..) {
+            if self.watch.take_frame(now, frame.as_ref()) {
+                continue;
+            }
             // What the engine refuses it has counted; there is nothing else to do about it.
             let _ = self.engine.handle_frame(now, frame.as_mut());
         }
         (received, is_all.then_some(now))
     }
+}
+
+/// Whether long datagrams have passed for this to happen. An update that is void shows nothing, nor
+/// one whose chunks were asked for.
+fn shows_chunks(event: &Event) -> bool {
+    matches!(event, Event::Pulled { .. } | Event::Decided { decision: Decision::Committed(_), .. })
 }
 
 /// Longest sleep at the port: a message of another thread waits this long at most.

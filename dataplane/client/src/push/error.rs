@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use weft_engine::role::push::PushFault;
-use weft_io::udp::UdpError;
 
-use crate::error::Error;
+use crate::NarrowPath;
+use crate::error::{Error, from_port_error};
 
 /// Why a call failed. After any error but [`PushError::Config`] the session is over; a new
 /// [`crate::push::PushSession::connect`] begins a new life.
@@ -20,10 +20,7 @@ pub enum PushError {
         /// What is wrong, and what would be right.
         problem: &'static str,
     },
-    /// The local UDP port could not be opened.
-    #[error("could not open this worker's port")]
-    Port(#[source] Arc<UdpError>),
-    /// A port that is not UDP's could not be opened.
+    /// The port could not be opened.
     #[error(transparent)]
     Open(Arc<Error>),
     /// The operating system gave no random seed, or no thread.
@@ -37,6 +34,17 @@ pub enum PushError {
     /// The engine stopped: the message names the host that does not answer.
     #[error("the session ended: {0}")]
     Session(PushFault),
+    /// As [`PushError::Session`], where the port knows what may have kept frames from passing.
+    #[error("the session ended: {fault}; {complaint}")]
+    Link {
+        /// How it ended.
+        fault: PushFault,
+        /// What the port knows.
+        complaint: String,
+    },
+    /// The path to the server carries the job's chunks no more.
+    #[error("the session ended: {0}")]
+    Narrow(NarrowPath),
     /// The controller cannot be used.
     #[error("controller: {0}")]
     Controller(String),
@@ -48,13 +56,4 @@ pub enum PushError {
     Closed,
 }
 
-/// Why there is no port.
-impl From<Error> for PushError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Port(error) => Self::Port(Arc::new(error)),
-            Error::Config { field, problem } => Self::Config { field, problem },
-            error => Self::Open(Arc::new(error)),
-        }
-    }
-}
+from_port_error!(PushError);

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `token.rs` | which life of a peer a JOIN is of |
 //! | `probe.rs` | whether the path carries long datagrams |
+//! | `path.rs` | whether it still does, asked beside a session |
 //! | `backoff.rs` | when the next datagram goes |
 //! | `terms.rs` | what a WELCOME agrees |
 //! | `client.rs` | what the opening end asks, and what it believes |
@@ -12,6 +13,7 @@
 pub(crate) mod backoff;
 pub(crate) mod client;
 pub(crate) mod host;
+pub(crate) mod path;
 pub(crate) mod probe;
 pub(crate) mod terms;
 pub(crate) mod token;

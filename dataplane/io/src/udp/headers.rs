@@ -16,23 +16,40 @@ pub(super) const fn len(ip: IpAddr) -> usize {
     ETHERNET_LEN + UDP_LEN + if ip.is_ipv4() { IPV4_LEN } else { IPV6_LEN }
 }
 
-/// Writes the headers of a payload that lies at its place in `frame` already, and sets the
-/// frame's length. `None` when the message is unusable: truncated, or without a sender.
-pub(super) fn write(
-    mut frame: PoolFrame,
-    message: &Received,
-    target: SocketAddr,
-    ipv4_checksum: bool,
-) -> Option<PoolFrame> {
-    let end = |addr: SocketAddr| Endpoint { mac: pseudo_mac(addr.ip()), addr };
-    let encap = message.source.and_then(|source| Encap::new(end(source), end(target)));
-    let encap = encap.filter(|_| !message.truncated)?;
-    let frame_len = encap.emit(frame.buffer_mut(), message.payload_len);
-    frame.set_len(frame_len);
-    frame.set_arrived_ns(message.arrived_ns);
-    set_traffic_class(frame.as_mut(), message.traffic_class);
-    if ipv4_checksum || target.is_ipv6() {
-        encap.finish(frame.as_mut());
+/// The headers of the datagrams of one message.
+pub(super) struct Headers {
+    encap: Encap,
+    traffic_class: u8,
+    arrived_ns: u64,
+    has_checksum: bool,
+}
+
+impl Headers {
+    /// Of a message to `target`. `None` when it is unusable: truncated, or without a sender.
+    pub(super) fn of(message: &Received, target: SocketAddr, ipv4_checksum: bool) -> Option<Self> {
+        let end = |addr: SocketAddr| Endpoint { mac: pseudo_mac(addr.ip()), addr };
+        let encap = message.source.and_then(|source| Encap::new(end(source), end(target)));
+        let encap = encap.filter(|_| !message.truncated)?;
+        let Received { traffic_class, arrived_ns, .. } = *message;
+        let has_checksum = ipv4_checksum || target.is_ipv6();
+        Some(Self { encap, traffic_class, arrived_ns, has_checksum })
     }
-    Some(frame)
+
+    /// The same, for many datagrams of `payload_len` bytes.
+    pub(super) fn prepared(self, payload_len: usize) -> Self {
+        Self { encap: self.encap.with_payload_len(payload_len), ..self }
+    }
+
+    /// Writes them in front of a payload that lies at its place in `frame` already, and sets the
+    /// frame's length.
+    pub(super) fn write(&self, mut frame: PoolFrame, payload_len: usize) -> PoolFrame {
+        let frame_len = self.encap.emit(frame.buffer_mut(), payload_len);
+        frame.set_len(frame_len);
+        frame.set_arrived_ns(self.arrived_ns);
+        set_traffic_class(frame.as_mut(), self.traffic_class);
+        if self.has_checksum {
+            self.encap.finish(frame.as_mut());
+        }
+        frame
+    }
 }

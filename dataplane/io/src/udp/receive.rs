@@ -7,8 +7,9 @@
 use arrayvec::ArrayVec;
 use weft_wire::frame::ETHERNET_LEN;
 
+use super::UdpPort;
+use super::headers::Headers;
 use super::mmsg::{self, Received};
-use super::{UdpPort, headers};
 use crate::pool::PoolFrame;
 use crate::port::{Burst, Frame, PortStats};
 
@@ -115,8 +116,9 @@ impl UdpPort {
         let mut count = 0;
         let frames = self.supply.take(offered, received.len());
         for (message, frame) in received.iter().zip(frames) {
-            let written = headers::write(frame, message, socket.addr(), self.ipv4_checksum);
-            count += self.stats.take(written, rx);
+            let len = message.payload_len;
+            let headers = Headers::of(message, socket.addr(), self.ipv4_checksum);
+            count += self.stats.take(headers.map(|headers| headers.write(frame, len)), rx);
         }
         count
     }
@@ -148,12 +150,13 @@ impl UdpPort {
             };
             let filled = merged.note(message, segment_len, index, self.header_len, spare);
             let mut left = message.payload_len;
+            let headers = Headers::of(&message, socket.addr(), self.ipv4_checksum)
+                .map(|headers| headers.prepared(segment_len));
             for frame in self.supply.take(offered, filled) {
-                let datagram = Received { payload_len: left.min(scatter_len), ..message };
-                left -= datagram.payload_len;
-                let written = headers::write(frame, &datagram, socket.addr(), self.ipv4_checksum);
-                match written {
-                    Some(frame) => merged.frames.push(frame),
+                let payload_len = left.min(scatter_len);
+                left -= payload_len;
+                match &headers {
+                    Some(headers) => merged.frames.push(headers.write(frame, payload_len)),
                     None => self.stats.rx_errors += 1,
                 }
             }
@@ -181,11 +184,11 @@ impl UdpPort {
                 break;
             };
             frame.buffer_mut()[self.header_len..][..segment.len()].copy_from_slice(segment);
-            let message = Received { payload_len: segment.len(), ..merged.message };
+            let (message, len) = (&merged.message, segment.len());
             merged.taken = end;
             let target = self.sockets[merged.socket].addr();
-            let written = headers::write(frame, &message, target, self.ipv4_checksum);
-            count += self.stats.take(written, rx);
+            let headers = Headers::of(message, target, self.ipv4_checksum);
+            count += self.stats.take(headers.map(|headers| headers.write(frame, len)), rx);
         }
         count
     }

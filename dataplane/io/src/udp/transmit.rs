@@ -25,11 +25,25 @@ pub(super) struct Departure {
     pub(super) is_apart: bool,
 }
 
+impl Departure {
+    /// True when `frame` has the same headers as `other`, whose departure this is.
+    fn has_headers_of(&self, other: &[u8], frame: &PoolFrame) -> bool {
+        let (frame, headers) = (frame.as_ref(), ..self.payload.start);
+        frame.len() == other.len() && frame[headers] == other[headers]
+    }
+}
+
 impl UdpPort {
     pub(super) fn transmit(&mut self, tx: &mut Burst<PoolFrame>) -> usize {
         let offered = tx.len();
-        let plans: ArrayVec<Option<Departure>, BURST_MAX> =
-            tx.iter().map(|frame| self.plan(frame)).collect();
+        let mut plans: ArrayVec<Option<Departure>, BURST_MAX> = ArrayVec::new();
+        for (index, frame) in tx.iter().enumerate() {
+            // Neighbours in a run differ in their payloads alone.
+            let last = plans.last().and_then(Option::as_ref);
+            let last = last.filter(|last| last.has_headers_of(tx[index - 1].as_ref(), frame));
+            let like = last.map(|last| Departure { is_apart: frame.is_apart(), ..last.clone() });
+            plans.push(like.or_else(|| self.plan(frame)));
+        }
         let mut pending = FrameSet::of(&plans, Option::is_some);
         self.stats.tx_errors += (offered - pending.len()) as u64;
         let mut refused = FrameSet::default();

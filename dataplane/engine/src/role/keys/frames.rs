@@ -246,6 +246,28 @@ impl Frames {
         out.send(to, &datagram);
     }
 
+    /// Sends a handshake datagram, padded as `body` says where that fits a datagram of the
+    /// table's.
+    pub(super) fn send_handshake(
+        &mut self,
+        to: To,
+        life: u16,
+        members: Members,
+        body: &Hello,
+        out: &mut impl Outbox,
+    ) {
+        self.flush(to, out);
+        let room = &mut self.bins[place(to)].octets[..];
+        let len = HEADER_LEN + body.body_len();
+        match room.get_mut(..len) {
+            Some(datagram) => {
+                seal_handshake(&self.table, life, members, body, datagram);
+                out.send(to, datagram);
+            }
+            None => out.send(to, &handshake(&self.table, life, members, body)),
+        }
+    }
+
     /// Sends all that is in the making, in order of destination.
     pub(super) fn flush_all(&mut self, out: &mut impl Outbox) {
         self.flush(To::Home, out);
@@ -300,18 +322,30 @@ fn seal(datagram: &mut [u8], header: &Header, head: &Head) {
     packet.seal(weft_kernel::crc32c);
 }
 
-/// A handshake datagram about a table, whole and sealed.
+/// A handshake datagram about a table, whole and sealed, without padding.
 pub(super) fn handshake(
     table: &TableConfig,
     life: u16,
     members: Members,
     body: &Hello,
 ) -> [u8; HEADER_LEN + BODY_LEN] {
+    let body = Hello { probe_len: 0, ..*body };
     let mut datagram = [0; HEADER_LEN + BODY_LEN];
+    seal_handshake(table, life, members, &body, &mut datagram);
+    datagram
+}
+
+/// Writes one over `datagram`, which is as long as `body` and its padding.
+fn seal_handshake(
+    table: &TableConfig,
+    life: u16,
+    members: Members,
+    body: &Hello,
+    datagram: &mut [u8],
+) {
     body.emit(&[], &mut datagram[HEADER_LEN..]);
     let group = GroupId::new(table.row(), life);
-    let mut packet = Packet::new_unchecked(&mut datagram[..]);
+    let mut packet = Packet::new_unchecked(datagram);
     plain_header(Kind::Hello, table.job, group, members).emit(&mut packet);
     packet.seal(weft_kernel::crc32c);
-    datagram
 }

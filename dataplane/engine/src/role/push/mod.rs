@@ -59,6 +59,7 @@ use crate::role::channel::{
 };
 use crate::send::pacer::TokenBucket;
 use crate::send::path::Path;
+use crate::session::path::{PathProbe, PathProbeConfig};
 use pull::Puller;
 use update::{Phase, Update};
 
@@ -263,6 +264,20 @@ impl Pusher {
             host.channel.close(now);
         }
         self.stop_if_closed();
+    }
+
+    /// Asks whether the path to the server carries the job's chunks, beside the channel; `None`
+    /// while that is not known. `life` is no other of this worker's.
+    #[must_use]
+    pub fn probe_path(&self, life: u64, now: Nanos) -> Option<PathProbe> {
+        self.terms?;
+        let PusherConfig { job, rank, local, server: target, probe_len, .. } = self.config;
+        let worker = Peer::Worker(rank);
+        let chunk_len = u16::try_from(HEADER_LEN + self.chunk_len()).unwrap_or(u16::MAX);
+        let probe_len = if probe_len == 0 { chunk_len } else { chunk_len.min(probe_len) };
+        let (row, members) = (worker.row(), worker.bit());
+        let config = PathProbeConfig { job, row, members, local, target, probe_len };
+        PathProbe::new(config, life, now)
     }
 
     /// The next event.

@@ -198,7 +198,9 @@ impl Lane {
             steps.resume(wanted);
             return LaneEvent::Resynced;
         }
-        let frame_len = self.encap.header_len() + HEADER_LEN + lease.chunk_len();
+        let datagram_len = HEADER_LEN + lease.chunk_len();
+        self.encap = self.encap.with_payload_len(datagram_len);
+        let frame_len = self.encap.header_len() + datagram_len;
         let batch = u32::try_from(ctx.config.batch_bytes / frame_len).unwrap_or(BATCH_MAX);
         self.steps = Some(Steps::new(lease.window, lease.chunk_len(), batch.min(BATCH_MAX)));
         let window = CongestionWindow::new(ctx.config.cwnd_initial, u32::from(lease.window));

@@ -14,7 +14,7 @@ use super::Home;
 use crate::drops::DropReason;
 use crate::random::Draw;
 use crate::role::keys::config::IN_FLIGHT_MAX;
-use crate::role::keys::frames::{Outbox, Terms, To, handshake};
+use crate::role::keys::frames::{Outbox, Terms, To};
 use crate::session::host::Peer;
 use crate::session::token::Lives;
 
@@ -186,7 +186,6 @@ impl Home {
             }
             _ => {}
         }
-        let datagram = handshake(&self.table, self.life, members, &body);
-        out.send(To::Process(process), &datagram);
+        self.frames.send_handshake(To::Process(process), self.life, members, &body, out);
     }
 }

@@ -1,6 +1,13 @@
 //! Single rules of PROTOCOL section 13, each in the few frames that show it.
 
+use alloc::vec;
+
+use weft_wire::header::{CRC_AT, HEADER_LEN, Kind};
+use weft_wire::hello::{Hello, Phase};
+use weft_wire::{GroupId, Members};
+
 use super::*;
+use crate::send::datagram::plain_header;
 
 const KEY: u64 = FIRST_KEY;
 const ONE: [f32; 2] = [1.0, 0.0];
@@ -370,4 +377,33 @@ fn a_pause_of_the_box_is_nobodys_death() {
     rig.gone = 0b100;
     rig.run_for(DEATH.saturating_add(Nanos::from_millis(100)));
     assert_eq!((rig.home.life(), rig.home.stats().deaths), (2, 1));
+}
+
+/// Who asks whether its path is wide (SPEC#handshake, `probe_len`) is answered with as many bytes,
+/// and the box has no other life of it for that.
+#[test]
+fn a_padded_hello_is_answered_with_as_many_bytes() {
+    let mut rig = Rig::new();
+    for len in [200, table().payload_max, table().payload_max + 1] {
+        let ask = Hello { life: 77, probe_len: len, ..Hello::new(Phase::Hello) };
+        let mut datagram = vec![0; usize::from(len)];
+        ask.emit(&[], &mut datagram[HEADER_LEN..]);
+        let mut packet = Packet::new_unchecked(&mut datagram[..]);
+        let group = GroupId::new(table().row(), 0);
+        plain_header(Kind::Hello, table().job, group, Members(2)).emit(&mut packet);
+        packet.seal(weft_kernel::crc32c);
+        let mut said = Said::default();
+        rig.home.handle_datagram(rig.now, addr(Some(1)), &datagram, &mut said).unwrap();
+        let [(To::Process(1), answer)] = &said.sent[..] else { panic!("{:?}", said.sent) };
+        let (hello, _) = Hello::parse(&answer[HEADER_LEN..]).unwrap();
+        assert_eq!((hello.phase, hello.life), (Phase::Challenge, 77));
+        // What a datagram of the table's has no room for is answered in short.
+        let expected = if len > table().payload_max { (104, 0) } else { (usize::from(len), len) };
+        assert_eq!((answer.len(), hello.probe_len), expected);
+        let crc = weft_kernel::crc32c_blank::<CRC_AT>(answer);
+        assert!(Packet::new_unchecked(&answer[..]).has_crc(crc));
+    }
+    rig.call(1, KEY, Op::Pull, 1);
+    rig.deliver();
+    assert_eq!(rig.done(1, 1), Some(&Some([0.0, 0.0].to_vec())), "its life goes on");
 }
