@@ -27,7 +27,8 @@ pub fn run_over_its_port(
 ) {
     let is_reduce = plan.scenario.push.is_none();
     let lanes = if is_reduce { plan.scenario.aggregation.lanes } else { 1 };
-    let mut config = Config::new(plan.local, plan.target).io(plan.io.of_client());
+    let of_job = if is_reduce { plan.client() } else { Config::new(plan.local, plan.target) };
+    let mut config = of_job.io(plan.io.of_client());
     config = config.lanes(lanes).mtu(plan.mtu).offload(plan.offload);
     if plan.link_delay_us > 0 {
         config.frame_count = FRAMES_WITH_DELAY;
