@@ -1,8 +1,8 @@
 //! Finds out why a session goes on no more: whether its path carries full datagrams.
 //!
 //! A link that loses long frames says nothing, and what is short still passes; so hosts answer, and
-//! nothing comes of it. A handshake of a life of its own is asked then ([`PathProbe`]): alone, where
-//! the session has ended, or beside it ([`Watch`]), where nothing would end it.
+//! nothing comes of it. A handshake of a life of its own is asked then ([`PathProbe`]): alone,
+//! where the session has ended, or beside it ([`Watch`]), where nothing would end it.
 
 use std::fmt;
 use std::net::SocketAddr;
