@@ -28,6 +28,7 @@ mod reserve;
 mod runs;
 mod socket;
 mod transmit;
+mod turns;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -37,6 +38,7 @@ use weft_wire::{MacAddr, Nanos};
 use self::receive::Merged;
 pub use self::reserve::ReservedPorts;
 use self::socket::Socket;
+use self::turns::Turns;
 use crate::pool::PoolFrame;
 #[cfg(doc)]
 use crate::port::Frame;
@@ -163,8 +165,7 @@ pub struct UdpPort {
     ipv4_checksum: bool,
     /// What the kernel gave as one message, where it may.
     merged: Option<Merged>,
-    /// Socket that the next receive starts with, so that no lane starves another.
-    next_rx: usize,
+    turns: Turns,
     /// Polled beside the sockets once somebody has asked for it.
     waker: Option<Waker>,
     yielding: Yielding,
@@ -182,6 +183,7 @@ impl UdpPort {
         for hears in &config.hears {
             sockets.extend(socket::hear_all(hears, config)?);
         }
+        let socket_count = sockets.len();
         mmsg::prepare_thread();
         let name =
             if sender_count == 1 { addr.to_string() } else { format!("{addr}+{sender_count}") };
@@ -190,13 +192,13 @@ impl UdpPort {
         Ok(Self {
             sockets,
             sender_count,
+            turns: Turns::new(sender_count, socket_count),
             supply: Supply::new(config.frame_count, config.mtu + ETHERNET_LEN),
             info: PortInfo { name, driver: "udp".to_owned(), mac, mtu: config.mtu },
             stats: PortStats::default(),
             header_len: headers_len,
             ipv4_checksum: config.ipv4_checksum,
             merged: config.offload.then(|| Merged::new(config.mtu - (headers_len - ETHERNET_LEN))),
-            next_rx: 0,
             waker: None,
             yielding: Yielding::default(),
         })
@@ -230,19 +232,18 @@ impl Port for UdpPort {
 
     fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
         let mut count = self.split_merged(rx);
-        // One call tells of all sockets. A receive that finds nothing costs more, for the kernel
-        // looks at its buffers first.
-        let readable = if rx.is_full() { 0 } else { socket::readable(&self.sockets) };
-        let (first, sockets) = (self.next_rx, self.sockets.len());
-        for index in (first..sockets).chain(0..first) {
-            if readable & 1 << index == 0 || rx.is_full() {
-                continue;
+        if !rx.is_full() {
+            // One call tells of all sockets. A receive that finds nothing costs more, for the
+            // kernel looks at its buffers first.
+            let readable = socket::readable(&self.sockets);
+            for index in self.turns.order() {
+                if readable & 1 << index != 0 && !rx.is_full() {
+                    let received = self.receive(index, rx);
+                    self.turns.note(index, count == 0 && received > 0);
+                    count += received;
+                }
             }
-            let received = self.receive(index, rx);
-            if count == 0 && received > 0 {
-                self.next_rx = (index + 1) % sockets;
-            }
-            count += received;
+            self.turns.end(readable);
         }
         if count > 0 {
             self.yielding.note_received();

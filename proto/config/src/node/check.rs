@@ -116,9 +116,9 @@ fn multicast_problem(base: IpAddr, port: &PortSection) -> Option<&'static str> {
         return Some("is not for a switch, which sends each member's answers itself");
     }
     if base.is_ipv4() != port.ip.ip.is_ipv4() {
-        return Some("must be of the family of port.ip");
+        return Some("must be of the family of port.ip, such as 239.87.69.0 or ff12::5745:0");
     }
-    let problem = "must be a multicast address with room for 1024 rows above it, such as \
-                   239.87.69.0 or ff12::5745:0";
+    let problem = "must be a multicast address that nobody has assigned, with room for 1024 rows \
+                   above it, such as 239.87.69.0 or ff12::5745:0";
     group_of(base, 0).is_none().then_some(problem)
 }

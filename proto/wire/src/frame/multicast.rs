@@ -7,11 +7,15 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::types::MacAddr;
 
+/// The flag of an IPv6 address that nobody has assigned.
+const TRANSIENT: u16 = 0x0010;
 /// Rows that a box may have: each needs an address.
 const ROWS: u16 = 1024;
 
 /// The multicast address of `row`, where the box's addresses begin with `base`. `None`: that is
-/// none, or not all 1024 rows would have one.
+/// none, or not all 1024 rows would have one. Addresses that belong to others are none: IPv4's
+/// 224.0.0.0/24, which switches always flood, and 232.0.0.0/8, which is asked for by its source
+/// (RFC 5771), and IPv6's that are not transient (RFC 4291, 2.7).
 #[must_use]
 pub fn group_of(base: IpAddr, row: u16) -> Option<IpAddr> {
     let above = |rows: u16| -> Option<IpAddr> {
@@ -24,7 +28,13 @@ pub fn group_of(base: IpAddr, row: u16) -> Option<IpAddr> {
                 .map(|bits| IpAddr::from(Ipv6Addr::from_bits(bits))),
         }
     };
-    let is_group = |ip: &IpAddr| ip.is_multicast();
+    let is_group = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => {
+            let octets = ip.octets();
+            ip.is_multicast() && octets[..3] != [224, 0, 0] && octets[0] != 232
+        }
+        IpAddr::V6(ip) => ip.is_multicast() && ip.segments()[0] & TRANSIENT != 0,
+    };
     above(0).filter(is_group)?;
     above(ROWS - 1).filter(is_group)?;
     above(row).filter(|_| row < ROWS)
@@ -63,7 +73,19 @@ mod tests {
 
     #[test]
     fn addresses_that_are_no_groups_are_none() {
-        for base in ["10.0.0.1", "239.255.255.0", "255.255.255.255", "fe80::1", "::"] {
+        for base in [
+            "10.0.0.1",
+            "224.0.0.0",
+            "224.0.0.255",
+            "231.255.255.0",
+            "232.1.1.1",
+            "ff02::1",
+            "ff05::1",
+            "239.255.255.0",
+            "255.255.255.255",
+            "fe80::1",
+            "::",
+        ] {
             assert_eq!(group_of(ip(base), 0), None, "{base}");
         }
         assert_eq!(group_of(ip("239.87.69.0"), 1024), None);

@@ -11,8 +11,7 @@ use weft_wire::frame::{Encap, Endpoint};
 use weft_wire::header::HEADER_LEN;
 use weft_wire::{Members, Rank};
 
-use super::lease::Lease;
-use crate::table::BoxShape;
+use crate::table::{BoxShape, RowConfig};
 
 /// A lease's multicast address, and who hears it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,9 +23,9 @@ pub(super) struct Cast {
 }
 
 impl Cast {
-    /// For a lease whose box has addresses from `base` on.
-    pub(super) fn of(lease: &Lease, shape: &BoxShape, lane: u16, base: Option<IpAddr>) -> Self {
-        let group = base.and_then(|base| group_of(base, lease.row.row));
+    /// For a row whose box has addresses from `base` on.
+    pub(super) fn of(row: &RowConfig, shape: &BoxShape, lane: u16, base: Option<IpAddr>) -> Self {
+        let group = base.and_then(|base| group_of(base, row.row));
         let encap = group.and_then(|group| {
             let mut source = shape.local;
             source.addr.set_port(shape.local.addr.port() + lane);
@@ -35,22 +34,21 @@ impl Cast {
             let target = Endpoint { mac: mac_of(group), addr };
             Encap::new(source, target)
         });
-        let datagram_len = HEADER_LEN + lease.payload_len;
+        let payload_len = usize::from(row.elements) * row.element_type.len_bytes();
+        let datagram_len = HEADER_LEN + payload_len;
         let encap = encap.map(|encap| encap.with_payload_len(datagram_len));
         Self { encap, hearing: Members::EMPTY }
     }
-}
 
-impl Lease {
-    /// The headers of one answer to all, when every member hears it.
+    /// The headers of one answer to all members of `mask`, when every one of them hears it.
     #[inline(always)]
-    pub(super) fn casts(&self) -> Option<&Encap> {
-        self.cast.encap.as_ref().filter(|_| self.cast.hearing == self.mask)
+    pub(super) fn for_all(&self, mask: Members) -> Option<&Encap> {
+        self.encap.as_ref().filter(|_| self.hearing == mask)
     }
 
     /// A member hears the multicast address, or does not.
     pub(super) fn note_hearing(&mut self, rank: Rank, hears: bool) {
-        let others = self.cast.hearing.without(rank.bit());
-        self.cast.hearing = if hears { others.union(rank.bit()) } else { others };
+        let others = self.hearing.without(rank.bit());
+        self.hearing = if hears { others.union(rank.bit()) } else { others };
     }
 }

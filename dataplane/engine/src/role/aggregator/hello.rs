@@ -67,7 +67,8 @@ impl Aggregator {
                 }
                 incoming.payer = Payer::Job;
                 self.pay(frame_len, incoming)?;
-                self.leases[index.index()].note_hearing(rank, hello.phase == Step::Listen);
+                let cast = &mut self.leases[index.index()].cast;
+                cast.note_hearing(rank, hello.phase == Step::Listen);
                 return Ok(Verdict::Hold);
             }
             _ => return Err(DropReason::Handshake),

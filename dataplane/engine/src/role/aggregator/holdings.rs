@@ -125,7 +125,7 @@ impl Aggregator {
         let random = self.random.of(Owner::Row(row.row));
         lease.install(&self.shape, row, self.lane, past, random);
         lease.has_quota = has_quota;
-        lease.cast = Cast::of(lease, &self.shape, self.lane, self.multicast);
+        lease.cast = Cast::of(&lease.row, &self.shape, self.lane, self.multicast);
         self.rows[number] = Some(place);
     }
 

@@ -196,6 +196,12 @@ impl Lease {
         })
     }
 
+    /// The headers of one answer to all, when every member hears it.
+    #[inline(always)]
+    pub(super) fn casts(&self) -> Option<&Encap> {
+        self.cast.for_all(self.mask)
+    }
+
     /// The member whose bit a header carries.
     pub(super) fn named_by(&self, header: &Header) -> Result<Rank, DropReason> {
         let rank = header.members.single().filter(|rank| self.mask.contains(rank.bit()));

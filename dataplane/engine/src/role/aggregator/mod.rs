@@ -211,7 +211,7 @@ impl Aggregator {
     pub fn with_multicast(mut self, base: Option<IpAddr>) -> Self {
         self.multicast = base;
         for lease in self.leases.iter_mut().filter(|lease| lease.is_installed) {
-            lease.cast = Cast::of(lease, &self.shape, self.lane, base);
+            lease.cast = Cast::of(&lease.row, &self.shape, self.lane, base);
         }
         self
     }

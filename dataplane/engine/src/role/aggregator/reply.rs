@@ -19,7 +19,10 @@ impl Aggregator {
     /// Turns the frame, whose payload is the answer, into the answer to all members, or to member 0
     /// where each gets one of its own.
     pub(super) fn multicast(&mut self, index: LeaseIndex, step: u32, buffer: &mut [u8]) -> Verdict {
-        self.job_mut(index).stats.answers_sent += 1;
+        let is_cast = self.leases[index.index()].casts().is_some();
+        let stats = &mut self.job_mut(index).stats;
+        stats.answers_sent += 1;
+        stats.answers_cast += u64::from(is_cast);
         let lease = &self.leases[index.index()];
         if let Some(encap) = lease.casts() {
             return Verdict::Send { len: self.emit_answer(lease, encap, step, buffer) };

@@ -29,6 +29,8 @@ figures! {
         counter chunks_completed,
         /// Answers multicast to the members.
         counter answers_sent,
+        /// Those of them that left once, for a multicast address that all members hear.
+        counter answers_cast,
         /// Kept answers sent to one member again.
         counter answers_repeated,
         /// Contributions that were already in the sum.

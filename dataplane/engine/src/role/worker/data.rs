@@ -177,6 +177,11 @@ impl Lane {
     ) -> Result<LaneEvent, Refusal> {
         let Inbound { now, ctx, header, udp } = inbound;
         let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
+        let by_multicast = udp.target.ip().is_multicast();
+        if by_multicast {
+            // One that comes after its repeat was answered is heard, too.
+            self.hearing.take_heard();
+        }
         match steps.take_answer(
             step,
             now,
@@ -190,10 +195,12 @@ impl Lane {
                     self.path.on_found();
                 }
                 stats.answers += 1;
-                let by_multicast = udp.target.ip().is_multicast();
-                stats.answers_by_multicast += u64::from(by_multicast);
-                let is_repeated = was_lost || sent.is_some_and(|sent| sent.is_repeated());
-                self.hearing.take_answer(now, by_multicast, is_repeated);
+                if by_multicast {
+                    stats.answers_by_multicast += 1;
+                } else {
+                    let is_repeated = was_lost || sent.is_some_and(|sent| sent.is_repeated());
+                    stats.times_deaf += u64::from(self.hearing.take_unheard(now, is_repeated));
+                }
                 let is_marked = udp.congestion || header.flags.contains(Flags::CONGESTION);
                 stats.congestion_marks += u64::from(is_marked);
                 let is_limited = in_flight >= self.path.window();

@@ -4,7 +4,8 @@
 //! contrary. LISTEN goes until the first sum has come there; then silence is trusted. A network
 //! that has stopped carrying the address shows in answers to repeats alone, each to this member's
 //! own address: after [`DEAF_AFTER`] of them in a row the lane says DEAF, until a sum comes by
-//! itself, and never listens again. Invariant: what is said changes by which address sums come,
+//! itself. Then it rests, longer each time, and listens again, for a busy host or a link that was
+//! down for a moment looks the same. Invariant: what is said changes by which address sums come,
 //! never which or whether (I1, I9). O(1) per call, no memory.
 
 use weft_wire::Nanos;
@@ -16,73 +17,99 @@ use crate::session::backoff::Backoff;
 /// What a lane says of the multicast address, and when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hearing {
-    /// The worker has such an address, and has heard it or not given it up.
-    listens: bool,
+    state: State,
     /// When the next word goes.
     backoff: Backoff,
-    /// Sums in a row that came by themselves only after a repeat, and to this member alone.
+    /// How long the next rest is.
+    rest: Nanos,
+    /// Sums in a row that came only after a repeat, and to this member alone.
     unheard: u32,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// The worker has no such address.
+    Off,
+    /// It hears, as far as it knows.
+    Listening,
+    /// It heard nothing, and says so.
+    Deaf,
+    /// It will listen again then.
+    Resting(Nanos),
 }
 
 impl Hearing {
     /// Says nothing before [`Hearing::begin`].
     pub(super) fn new(config: &WorkerConfig) -> Self {
         let pause_min = Nanos(config.hello_interval_ns);
-        Self {
-            listens: config.multicast.is_some(),
-            backoff: Backoff::new(pause_min, PAUSE_MAX.max(pause_min)),
-            unheard: 0,
-        }
+        let state = if config.multicast.is_some() { State::Listening } else { State::Off };
+        let backoff = Backoff::new(pause_min, PAUSE_MAX.max(pause_min));
+        Self { state, backoff, rest: REST_MIN, unheard: 0 }
     }
 
     /// An epoch has begun, of which the box knows nothing yet.
     pub(super) fn begin(&mut self, now: Nanos) {
         self.unheard = 0;
-        if self.listens {
-            self.backoff.start(now);
-        } else {
-            self.backoff.stop();
+        match self.state {
+            State::Listening => self.backoff.start(now),
+            State::Deaf => self.rest(now),
+            State::Off | State::Resting(_) => {}
         }
     }
 
     /// When [`Hearing::poll`] will have something; [`Nanos::MAX`]: never.
     pub(super) fn timeout(&self) -> Nanos {
-        self.backoff.at()
+        match self.state {
+            State::Resting(until) => until,
+            _ => self.backoff.at(),
+        }
     }
 
     /// The word that is due, if one is.
     pub(super) fn poll(&mut self, now: Nanos) -> Option<Phase> {
-        if now < self.backoff.at() {
+        if now < self.timeout() {
             return None;
         }
+        if let State::Resting(_) = self.state {
+            self.state = State::Listening;
+            self.backoff.start(now);
+        }
         self.backoff.sent(now);
-        Some(if self.listens { Phase::Listen } else { Phase::Deaf })
+        Some(if self.state == State::Deaf { Phase::Deaf } else { Phase::Listen })
     }
 
-    /// A new sum has come; its contribution went more than once or not.
-    pub(super) fn take_answer(&mut self, now: Nanos, by_multicast: bool, is_repeated: bool) {
-        match (by_multicast, is_repeated) {
-            (true, _) => {
-                self.unheard = 0;
-                if self.listens {
-                    self.backoff.stop();
-                }
-            }
-            (false, false) => {
-                self.unheard = 0;
-                if !self.listens {
-                    self.backoff.stop();
-                }
-            }
-            (false, true) if self.listens => {
+    /// A sum has come there, known already or not.
+    pub(super) fn take_heard(&mut self) {
+        self.unheard = 0;
+        if self.state == State::Listening {
+            self.backoff.stop();
+        }
+    }
+
+    /// A new sum has come to this member alone; its contribution went more than once or not. True
+    /// when the lane has found out by it that it is deaf.
+    pub(super) fn take_unheard(&mut self, now: Nanos, is_repeated: bool) -> bool {
+        match (self.state, is_repeated) {
+            (State::Listening, true) => {
                 self.unheard += 1;
                 if self.unheard >= DEAF_AFTER {
-                    self.listens = false;
+                    self.state = State::Deaf;
                     self.backoff.start(now);
+                    return true;
                 }
             }
-            (false, true) => {}
+            (State::Listening, false) => self.unheard = 0,
+            (State::Deaf, false) => self.rest(now),
+            _ => {}
         }
+        false
+    }
+
+    fn rest(&mut self, now: Nanos) {
+        self.backoff.stop();
+        self.unheard = 0;
+        self.state = State::Resting(now.saturating_add(self.rest));
+        self.rest = Nanos(self.rest.0.saturating_mul(2)).min(REST_MAX);
     }
 }
 
@@ -90,6 +117,10 @@ impl Hearing {
 pub(super) const DEAF_AFTER: u32 = 4;
 /// The box may have forgotten, or another member may begin to listen late.
 const PAUSE_MAX: Nanos = Nanos::from_millis(1_000);
+/// The first rest.
+const REST_MIN: Nanos = Nanos::from_millis(1_000);
+/// The longest: where multicast never comes, each try costs some repeats.
+const REST_MAX: Nanos = Nanos::from_millis(64_000);
 
 #[cfg(test)]
 mod tests {
@@ -112,7 +143,7 @@ mod tests {
     #[test]
     fn without_an_address_nothing_is_said() {
         let mut hearing = hearing(None);
-        (0..100).for_each(|_| hearing.take_answer(Nanos(5), false, true));
+        (0..100).for_each(|_| assert!(!hearing.take_unheard(Nanos(5), true)));
         assert_eq!((hearing.poll(Nanos(9)), hearing.timeout()), (None, Nanos::MAX));
     }
 
@@ -122,31 +153,41 @@ mod tests {
         assert_eq!(hearing.poll(Nanos(0)), Some(Phase::Listen));
         assert_eq!(hearing.poll(Nanos(1)), None);
         // Others may not listen yet: sums of one's own say nothing.
-        hearing.take_answer(Nanos(2), false, false);
+        hearing.take_unheard(Nanos(2), false);
         assert_eq!(hearing.poll(hearing.timeout()), Some(Phase::Listen));
-        hearing.take_answer(Nanos(3), true, false);
+        hearing.take_heard();
         assert_eq!(hearing.timeout(), Nanos::MAX);
         hearing.begin(Nanos(7));
         assert_eq!(hearing.poll(Nanos(7)), Some(Phase::Listen), "a new epoch is told again");
     }
 
+    /// Has it find out that it hears nothing any more, and be served; returns when it rests from.
+    fn deafen(hearing: &mut Hearing, now: Nanos) -> Nanos {
+        for unheard in 1..=DEAF_AFTER {
+            assert_eq!(hearing.take_unheard(now, true), unheard == DEAF_AFTER);
+        }
+        assert_eq!(hearing.poll(now), Some(Phase::Deaf));
+        hearing.take_unheard(now, true);
+        let again = hearing.timeout();
+        assert_eq!(hearing.poll(again), Some(Phase::Deaf), "the first was lost");
+        hearing.take_unheard(again, false);
+        again
+    }
+
     #[test]
-    fn a_member_that_hears_nothing_any_more_says_so_for_good() {
+    fn a_member_that_hears_nothing_any_more_says_so_and_listens_again_ever_later() {
         let mut hearing = hearing(Some("239.0.0.1"));
         hearing.poll(Nanos(0));
-        hearing.take_answer(Nanos(1), true, false);
-        for _ in 1..DEAF_AFTER {
-            hearing.take_answer(Nanos(2), false, true);
+        hearing.take_heard();
+        let mut now = Nanos(1);
+        for rest in [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 64_000] {
+            let from = deafen(&mut hearing, now);
+            now = from.saturating_add(Nanos::from_millis(rest));
+            assert_eq!(hearing.timeout(), now);
+            hearing.begin(from);
+            assert_eq!(hearing.timeout(), now, "a new epoch does not wake it");
+            assert_eq!(hearing.poll(now), Some(Phase::Listen));
         }
-        assert_eq!(hearing.timeout(), Nanos::MAX, "these may be losses");
-        hearing.take_answer(Nanos(3), false, true);
-        assert_eq!(hearing.poll(Nanos(3)), Some(Phase::Deaf));
-        hearing.take_answer(Nanos(4), false, true);
-        assert_eq!(hearing.poll(hearing.timeout()), Some(Phase::Deaf), "the first was lost");
-        hearing.take_answer(Nanos(5), false, false);
-        assert_eq!(hearing.timeout(), Nanos::MAX);
-        hearing.begin(Nanos(9));
-        assert_eq!(hearing.timeout(), Nanos::MAX, "it does not listen again");
     }
 
     #[test]
@@ -154,7 +195,10 @@ mod tests {
         let mut hearing = hearing(Some("239.0.0.1"));
         hearing.poll(Nanos(0));
         for step in 0..100 {
-            hearing.take_answer(Nanos(step), step % u64::from(DEAF_AFTER) == 0, true);
+            match step % u64::from(DEAF_AFTER) {
+                0 => hearing.take_heard(),
+                _ => assert!(!hearing.take_unheard(Nanos(step), true)),
+            }
         }
         assert_eq!(hearing.timeout(), Nanos::MAX);
     }

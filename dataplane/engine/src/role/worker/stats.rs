@@ -17,6 +17,8 @@ pub struct WorkerStats {
     pub answers: u64,
     /// Those of them that came to the row's multicast address.
     pub answers_by_multicast: u64,
+    /// Times that a lane found out that nothing comes there any more.
+    pub times_deaf: u64,
     /// Sums that were here already.
     pub duplicate_answers: u64,
     /// HAVE taken.

@@ -124,3 +124,40 @@ fn an_address_that_was_not_asked_for_is_not_taken_from() {
     assert_eq!(cast(&sim), 0);
     assert!(sim.total(|stats| stats.refused(Refusal::Addressee)) > 0);
 }
+
+/// A link that was down for a moment, or a busy host, is no reason to do without for ever.
+#[test]
+fn a_member_that_was_cut_off_listens_again() {
+    let mut sim = listening(3, 1, &[]);
+    sim.hook = Box::new(|passing| if passing.is_cast { Fate::Drop } else { Fate::Pass });
+    round(&mut sim, 100);
+    assert_eq!(sim.total(|stats| stats.times_deaf), 3);
+    sim.hook = Box::new(|_| Fate::Pass);
+    round(&mut sim, 100);
+    assert_eq!(cast(&sim), 0, "not yet");
+    sim.run(Nanos::from_millis(2_100), |_| false);
+    round(&mut sim, 100);
+    let heard = cast(&sim);
+    round(&mut sim, 100);
+    assert_eq!(cast(&sim), heard + 3 * 100);
+    assert_eq!(sim.total(|stats| stats.times_deaf), 3);
+}
+
+/// Seen in a run: a host that was late had its repeats answered before it looked at what had come
+/// to the multicast address, and took itself for deaf.
+#[test]
+fn sums_that_come_after_their_repeats_were_answered_are_heard() {
+    let mut sim = listening(2, 1, &[]);
+    round(&mut sim, 20);
+    sim.hook = Box::new(|passing| match passing.is_cast {
+        true => Fate::Delay(Nanos::from_millis(30)),
+        false => Fate::Pass,
+    });
+    for _ in 0..20 {
+        round(&mut sim, 1);
+        sim.run(Nanos::from_millis(100), |_| false);
+    }
+    assert_eq!(sim.total(|stats| stats.times_deaf), 0);
+    let late = sim.total(|stats| stats.duplicate_answers);
+    assert!(late > 8, "{late} came late");
+}
