@@ -125,28 +125,51 @@ impl Group {
 
 /// Adds the counters of a later life.
 pub(crate) fn add(total: &mut WorkerStats, more: &WorkerStats) {
+    // Named one by one, so that none is forgotten.
+    let WorkerStats {
+        chunks_sent,
+        retransmissions,
+        status_probes,
+        answers,
+        answers_by_multicast,
+        times_deaf,
+        duplicate_answers,
+        have,
+        have_without_us,
+        stale,
+        congestion_marks,
+        window_reductions,
+        resyncs,
+        handovers_sent,
+        handovers_done,
+        hellos_sent,
+        smoothed_rtt,
+        refused,
+    } = total;
     for (total, more) in [
-        (&mut total.chunks_sent, more.chunks_sent),
-        (&mut total.retransmissions, more.retransmissions),
-        (&mut total.status_probes, more.status_probes),
-        (&mut total.answers, more.answers),
-        (&mut total.duplicate_answers, more.duplicate_answers),
-        (&mut total.have, more.have),
-        (&mut total.have_without_us, more.have_without_us),
-        (&mut total.stale, more.stale),
-        (&mut total.congestion_marks, more.congestion_marks),
-        (&mut total.window_reductions, more.window_reductions),
-        (&mut total.resyncs, more.resyncs),
-        (&mut total.handovers_sent, more.handovers_sent),
-        (&mut total.handovers_done, more.handovers_done),
-        (&mut total.hellos_sent, more.hellos_sent),
+        (chunks_sent, more.chunks_sent),
+        (retransmissions, more.retransmissions),
+        (status_probes, more.status_probes),
+        (answers, more.answers),
+        (answers_by_multicast, more.answers_by_multicast),
+        (times_deaf, more.times_deaf),
+        (duplicate_answers, more.duplicate_answers),
+        (have, more.have),
+        (have_without_us, more.have_without_us),
+        (stale, more.stale),
+        (congestion_marks, more.congestion_marks),
+        (window_reductions, more.window_reductions),
+        (resyncs, more.resyncs),
+        (handovers_sent, more.handovers_sent),
+        (handovers_done, more.handovers_done),
+        (hellos_sent, more.hellos_sent),
     ] {
         *total += more;
     }
-    for (total, more) in total.refused.iter_mut().zip(more.refused) {
+    for (total, more) in refused.iter_mut().zip(more.refused) {
         *total += more;
     }
-    total.smoothed_rtt = more.smoothed_rtt;
+    *smoothed_rtt = more.smoothed_rtt;
 }
 
 const _: () = assert!(BATCH_MAX as usize == BURST_MAX, "what one burst holds");

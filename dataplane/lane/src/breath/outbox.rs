@@ -112,15 +112,19 @@ impl<F: Frame> Outbox<F> {
 }
 
 /// Sorts frames by where they go: the same number for the same IP address and UDP port, and most
-/// likely another for others. Any frame has one.
+/// likely another for others. Any frame has one. Multicast comes first: who gets a sum so, and a
+/// repeat of it, would take the sum for lost if the repeat came before it.
 fn destination(frame: &[u8]) -> u64 {
     let is_ipv4 = frame.get(ETHERNET_LEN).is_some_and(|byte| byte >> 4 == 4);
     let (address, port) = if is_ipv4 { IPV4_DESTINATION } else { IPV6_DESTINATION };
     let Some(bytes) = frame.get(address..port + 2) else { return 0 };
-    bytes[..port - address].chunks(4).chain([&bytes[port - address..]]).fold(0, |key: u64, part| {
+    let parts = bytes[..port - address].chunks(4).chain([&bytes[port - address..]]);
+    let key = parts.fold(0, |key: u64, part| {
         let word = part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
         key.rotate_left(16) ^ word
-    })
+    });
+    let is_multicast = if is_ipv4 { bytes[0] >> 4 == 0xe } else { bytes[0] == 0xff };
+    key >> 1 | u64::from(!is_multicast) << 63
 }
 
 /// Where a frame's destination address and UDP port begin; between them lies the source port.
@@ -212,6 +216,13 @@ mod tests {
             }
             assert_eq!(marks, [2, 4, 1, 3, 5], "{a} {b}");
             assert_eq!(sent(false, &frames).0, [1, 2, 3, 4, 5]);
+        }
+    }
+
+    #[test]
+    fn multicast_leaves_first() {
+        for [one, all] in [["10.0.0.1:7", "239.87.69.0:7"], ["[fd00::1]:7", "[ff12::5745:0]:7"]] {
+            assert_eq!(sent(true, &[(one, 1), (all, 2), (one, 3), (all, 4)]).0, [2, 4, 1, 3]);
         }
     }
 

@@ -198,8 +198,9 @@ impl Lane {
                 if by_multicast {
                     stats.answers_by_multicast += 1;
                 } else {
+                    let rto = self.path.rtt().rto();
                     let is_repeated = was_lost || sent.is_some_and(|sent| sent.is_repeated());
-                    stats.times_deaf += u64::from(self.hearing.take_unheard(now, is_repeated));
+                    stats.times_deaf += u64::from(self.hearing.take_unheard(now, rto, is_repeated));
                 }
                 let is_marked = udp.congestion || header.flags.contains(Flags::CONGESTION);
                 stats.congestion_marks += u64::from(is_marked);

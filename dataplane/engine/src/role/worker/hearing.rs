@@ -22,8 +22,10 @@ pub(super) struct Hearing {
     backoff: Backoff,
     /// How long the next rest is.
     rest: Nanos,
-    /// Sums in a row that came only after a repeat, and to this member alone.
+    /// How often in a row, a retransmission timeout apart, a sum came only after a repeat, and to
+    /// this member alone.
     unheard: u32,
+    unheard_at: Nanos,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,7 +46,7 @@ impl Hearing {
         let pause_min = Nanos(config.hello_interval_ns);
         let state = if config.multicast.is_some() { State::Listening } else { State::Off };
         let backoff = Backoff::new(pause_min, PAUSE_MAX.max(pause_min));
-        Self { state, backoff, rest: REST_MIN, unheard: 0 }
+        Self { state, backoff, rest: REST_MIN, unheard: 0, unheard_at: Nanos(0) }
     }
 
     /// An epoch has begun, of which the box knows nothing yet.
@@ -87,11 +89,14 @@ impl Hearing {
     }
 
     /// A new sum has come to this member alone; its contribution went more than once or not. True
-    /// when the lane has found out by it that it is deaf.
-    pub(super) fn take_unheard(&mut self, now: Nanos, is_repeated: bool) -> bool {
+    /// when the lane has found out by it that it is deaf. What comes within an `rto` is one sign of
+    /// it: repeats leave together, and a loss of one run is no more.
+    pub(super) fn take_unheard(&mut self, now: Nanos, rto: Nanos, is_repeated: bool) -> bool {
         match (self.state, is_repeated) {
+            (State::Listening, true) if self.unheard > 0 && now.since(self.unheard_at) < rto => {}
             (State::Listening, true) => {
                 self.unheard += 1;
+                self.unheard_at = now;
                 if self.unheard >= DEAF_AFTER {
                     self.state = State::Deaf;
                     self.backoff.start(now);
@@ -113,8 +118,8 @@ impl Hearing {
     }
 }
 
-/// So many losses in a row are no accident: of the datagrams between them none has come.
-pub(super) const DEAF_AFTER: u32 = 4;
+/// So many timeouts in which nothing was heard are no accident.
+const DEAF_AFTER: u32 = 4;
 /// The box may have forgotten, or another member may begin to listen late.
 const PAUSE_MAX: Nanos = Nanos::from_millis(1_000);
 /// The first rest.
@@ -128,6 +133,8 @@ mod tests {
     use weft_wire::{JobId, MacAddr, Rank};
 
     use super::*;
+
+    const RTO: Nanos = Nanos::from_millis(1);
 
     fn hearing(multicast: Option<&str>) -> Hearing {
         let end = |text: &str| Endpoint { mac: MacAddr::BROADCAST, addr: text.parse().unwrap() };
@@ -143,7 +150,7 @@ mod tests {
     #[test]
     fn without_an_address_nothing_is_said() {
         let mut hearing = hearing(None);
-        (0..100).for_each(|_| assert!(!hearing.take_unheard(Nanos(5), true)));
+        (0..100).for_each(|_| assert!(!hearing.take_unheard(Nanos(5), RTO, true)));
         assert_eq!((hearing.poll(Nanos(9)), hearing.timeout()), (None, Nanos::MAX));
     }
 
@@ -153,7 +160,7 @@ mod tests {
         assert_eq!(hearing.poll(Nanos(0)), Some(Phase::Listen));
         assert_eq!(hearing.poll(Nanos(1)), None);
         // Others may not listen yet: sums of one's own say nothing.
-        hearing.take_unheard(Nanos(2), false);
+        hearing.take_unheard(Nanos(2), RTO, false);
         assert_eq!(hearing.poll(hearing.timeout()), Some(Phase::Listen));
         hearing.take_heard();
         assert_eq!(hearing.timeout(), Nanos::MAX);
@@ -162,15 +169,17 @@ mod tests {
     }
 
     /// Has it find out that it hears nothing any more, and be served; returns when it rests from.
-    fn deafen(hearing: &mut Hearing, now: Nanos) -> Nanos {
+    fn deafen(hearing: &mut Hearing, mut now: Nanos) -> Nanos {
         for unheard in 1..=DEAF_AFTER {
-            assert_eq!(hearing.take_unheard(now, true), unheard == DEAF_AFTER);
+            now = now.saturating_add(RTO);
+            assert_eq!(hearing.take_unheard(now, RTO, true), unheard == DEAF_AFTER);
+            assert!(!hearing.take_unheard(now, RTO, true), "the other sums of one run");
         }
         assert_eq!(hearing.poll(now), Some(Phase::Deaf));
-        hearing.take_unheard(now, true);
+        hearing.take_unheard(now, RTO, true);
         let again = hearing.timeout();
         assert_eq!(hearing.poll(again), Some(Phase::Deaf), "the first was lost");
-        hearing.take_unheard(again, false);
+        hearing.take_unheard(again, RTO, false);
         again
     }
 
@@ -197,7 +206,7 @@ mod tests {
         for step in 0..100 {
             match step % u64::from(DEAF_AFTER) {
                 0 => hearing.take_heard(),
-                _ => assert!(!hearing.take_unheard(Nanos(step), true)),
+                _ => assert!(!hearing.take_unheard(Nanos(step * RTO.0), RTO, true)),
             }
         }
         assert_eq!(hearing.timeout(), Nanos::MAX);
