@@ -145,3 +145,17 @@ fn what_cannot_be_heard_is_refused() {
         assert!(error.to_string().contains(words), "{error}");
     }
 }
+
+#[test]
+fn a_port_that_another_program_has_is_named() {
+    let taken = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let group = SocketAddr::new("239.87.69.5".parse().unwrap(), port);
+    let source = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
+    let config = UdpConfig {
+        hears: vec![Hears { group, source }],
+        ..UdpConfig::new("127.0.0.1:0".parse().unwrap())
+    };
+    let error = UdpPort::open(&config).expect_err("somebody has the port");
+    assert!(error.to_string().starts_with(&format!("UDP port {group} is in use")), "{error}");
+}

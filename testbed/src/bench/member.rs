@@ -60,6 +60,8 @@ pub struct MemberResult {
     pub tx_bytes: u64,
     /// Frames sent again during the measured sums.
     pub retransmissions: u64,
+    /// Chunks of the measured sums that came once for all workers.
+    pub chunks_by_multicast: u64,
     /// CPU time of the measured sums, of this process.
     pub cpu_ns: u64,
     /// The same of the aggregator; rank 0 alone knows.
@@ -100,7 +102,7 @@ pub fn run<P: Port>(
             let mut vector = Vector::new(plan, *bytes, turn);
             // Reading counters takes some time, so the workers meet again behind it.
             let sent = session.port().stats().tx_bytes;
-            let again = session.statistics().data.retransmissions;
+            let before = session.statistics().data;
             let used = (own.used(), aggregator.as_ref().map(Process::used).unwrap_or_default());
             Vector::new(plan, plan.element_type.len_bytes() as u64, turn).sum(&mut session)?;
             let begun = Instant::now();
@@ -115,7 +117,10 @@ pub fn run<P: Port>(
                 result.wire_bytes += ours.sent_bytes + theirs.sent_bytes;
                 result.times_ns.push(took);
                 result.tx_bytes += session.port().stats().tx_bytes - sent;
-                result.retransmissions += session.statistics().data.retransmissions - again;
+                let data = session.statistics().data;
+                result.retransmissions += data.retransmissions - before.retransmissions;
+                result.chunks_by_multicast +=
+                    data.answers_by_multicast - before.answers_by_multicast;
             }
         }
         report(result);

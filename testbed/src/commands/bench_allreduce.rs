@@ -282,4 +282,5 @@ With --peers, of f32 vectors in namespaces, each peer's runs in turn with the ot
   wrong          elements of all timed sums at all ranks that differ from the right ones
   bound_us       the least time that the links allow: Weft's frames of the vector / rate; for the
                  others 2 (n - 1) / n of the vector in full TCP segments / rate
-  elements       of a chunk of Weft's";
+  elements       of a chunk of Weft's
+  chunks_by_multicast  chunks of Weft's timed sums that came once for all ranks (JSON, CSV)";

@@ -121,7 +121,10 @@ impl Socket {
             .map_err(failed("make a socket"))?;
         // Every worker of a host hears it by a socket of its own.
         inner.set_reuse_address(true).map_err(failed("share the address"))?;
-        join(&inner, group, config.addr.ip()).map_err(failed("join the multicast group"))?;
+        join(&inner, group, config.addr.ip()).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => UdpError::InUse { addr: group },
+            _ => failed("join the multicast group")(error),
+        })?;
         inner.connect(&SockAddr::from(source)).map_err(failed("take one sender's alone"))?;
         Self::begin(inner, group, config)
     }

@@ -29,6 +29,7 @@ pub struct Row {
     pub ratio_to_bound: Option<f64>,
     pub elements: Option<u64>,
     pub retransmissions: Option<u64>,
+    pub chunks_by_multicast: Option<u64>,
     pub failure: Option<String>,
 }
 
@@ -85,6 +86,7 @@ impl Row {
             ratio_to_bound: bound_us.map(|bound| time_us / bound),
             elements,
             retransmissions: peer.is_weft().then(|| total(|member| member.retransmissions)),
+            chunks_by_multicast: peer.is_weft().then(|| total(|it| it.chunks_by_multicast)),
             failure: None,
         }
     }
