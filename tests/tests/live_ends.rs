@@ -416,6 +416,60 @@ fn packets(lab: &Lab, host: &str) -> u64 {
     count.expect("a count").parse().expect("a number")
 }
 
+/// As a snooping switch without a querier does after some minutes, to one member of three.
+#[test]
+fn a_bridge_that_stops_carrying_multicast_costs_repeats_and_no_sum() {
+    let test = "a_bridge_that_stops_carrying_multicast_costs_repeats_and_no_sum";
+    let Some(mut lab) = Lab::up(test, "cast", 3, true) else { return };
+    let hosts = ["w0", "w1", "w2"];
+    let members = hosts.map(|host| SocketAddr::from((lab.ip(host), 7000)));
+    let base: IpAddr = "239.87.69.0".parse().expect("an address");
+    let port = PortSection::new(node::Io::Udp, lab.ip("a0"));
+    lab.start(PortSection { multicast: Some(base), ..port }, &members);
+    let links = &lab.topology.links;
+    let link = links.iter().find(|link| link.ends.iter().any(|end| end.node == "w1"));
+    let end = link.expect("w1's link").ends.iter().find(|end| end.node != "w1").expect("two ends");
+    let flood = |is_on: &str| {
+        let arguments = ["link", "set", "dev", &end.interface, "mcast_flood", is_on];
+        lab.tool(&end.node, "bridge", &arguments);
+    };
+    let counts = together(3, |rank| {
+        let config = Config::new(members[usize::from(rank)], lab.box_addr()).rank(rank);
+        let config = config.io(Io::Udp).multicast(base);
+        lab.within(hosts[usize::from(rank)], || {
+            let mut session = Session::connect(&config).expect("a box");
+            let mut counts = Vec::new();
+            for round in 0..160 {
+                let mut values = integers(rank, round, 5_000);
+                session.allreduce_i32(&mut values).unwrap_or_else(|e| panic!("{}", chain(&e)));
+                assert!(values == integer_sums(3, round, 5_000), "round {round} of rank {rank}");
+                if round % 40 == 39 {
+                    let data = session.statistics().data;
+                    counts.push((data.answers_by_multicast, data.times_deaf));
+                }
+                match (rank, round) {
+                    (0, 39) => flood("off"),
+                    (0, 119) => flood("on"),
+                    _ => {}
+                }
+                if round == 119 {
+                    // Longer than the rests of whoever found out that it was deaf.
+                    thread::sleep(Duration::from_secs(5));
+                }
+            }
+            session.close().expect("the port is open");
+            counts
+        })
+    });
+    let [(before, none), (found_out, deaf), (without, _), (again, _)] = counts[1][..] else {
+        panic!("{counts:?}")
+    };
+    assert!(before > 0 && none == 0, "it heard: {counts:?}");
+    assert!(deaf > 0, "it found out: {counts:?}");
+    assert_eq!(without, found_out, "nothing comes to who is cut off: {counts:?}");
+    assert!(again > without, "it hears again: {counts:?}");
+}
+
 /// Where a path gets narrower during a run: at the worker's own interface, or beyond it, where
 /// nobody says a word.
 #[test]
