@@ -243,7 +243,7 @@ def lies(member: Member) -> list[tuple[str, str, bytes]]:
         ("a JOIN with a token of its own", "token", member.hello(Phase.JOIN, token=1)),
         ("a CLOSE of another life", "stale_epoch", member.hello(Phase.CLOSE, life=5)),
         ("a WELCOME", "handshake", member.hello(Phase.WELCOME)),
-        ("phase 9", "handshake", patched(member.hello(Phase.HELLO), 32, 9)),
+        ("phase 11", "handshake", patched(member.hello(Phase.HELLO), 32, 11)),
         ("a HELLO of 103 bytes", "length", seal(member.hello(Phase.HELLO)[:103])),
         (
             "a bitmap that is longer than the datagram",

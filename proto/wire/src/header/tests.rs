@@ -306,7 +306,7 @@ fn displays_one_line() {
          epoch=0 window=0 low_step=0 step_bits=0"
     );
     let mut nonsense = datagram(Kind::Hello);
-    nonsense[32] = 9;
+    nonsense[32] = 11;
     assert!(line(&nonsense).ends_with("(HELLO body without meaning or shorter than it says)"));
     assert_eq!(line(&CONTRIB[..39]), "WEFT (datagram shorter than its header says)");
     assert_eq!(line(&[0x21; 40]), "WEFT (unknown protocol version)");

@@ -139,7 +139,7 @@ pub(super) fn refused_headers() -> Vec<Vector> {
         sealed("hello-short", "one byte short of the fixed part", "header/length", {
             hello(|body| body.truncate(71))
         }),
-        sealed("hello-phase", "phase 9", "hello", hello(|body| body[0] = 9)),
+        sealed("hello-phase", "phase 11", "hello", hello(|body| body[0] = 11)),
         sealed("hello-reason", "reason 4", "hello", hello(|body| body[1] = 4)),
         sealed("hello-integrity", "integrity 3", "hello", hello(|body| body[46] = 3)),
         sealed("hello-exponent", "exponent 127", "hello", hello(|body| body[62] = 127)),
