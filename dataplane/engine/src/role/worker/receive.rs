@@ -51,13 +51,10 @@ impl Worker {
         if self.state == WorkerState::Stopped {
             return Err(Refusal::NotOpen);
         }
-        // What was parsed stays where it was written: a move would wait for the writes.
-        let udp = Udp::parse(frame);
-        let udp = udp.as_ref().map_err(|_| Refusal::Frame)?;
+        let udp = Udp::parse(frame).map_err(|_| Refusal::Frame)?;
         let index = self.lane_of(udp.target).ok_or(Refusal::Addressee)?;
         let packet = Packet::new_unchecked(&frame[udp.payload_range()]);
-        let header = Header::parse(&packet);
-        let header = header.as_ref().map_err(|error| match error {
+        let header = Header::parse(&packet).map_err(|error| match error {
             HeaderError::Length => Refusal::Length,
             HeaderError::Version => Refusal::Version,
             HeaderError::Kind => Refusal::Kind,
@@ -73,7 +70,7 @@ impl Worker {
             return Err(Refusal::Group);
         }
         let ctx = &self.shared;
-        let inbound = Inbound { now, ctx, header, udp };
+        let inbound = Inbound { now, ctx, header: &header, udp: &udp };
         let lane = &mut self.lanes[index];
         if header.kind != Kind::Hello {
             return Ok((index, lane.handle_data(inbound, frame, payload, &mut self.stats)?));
@@ -81,7 +78,7 @@ impl Worker {
         if udp.source != lane.box_addr() {
             return Err(Refusal::Source);
         }
-        check_integrity(frame, udp, Integrity::Crc32c, ctx)?;
+        check_integrity(frame, &udp, Integrity::Crc32c, ctx)?;
         let body = &frame[udp.payload_range()][HEADER_LEN..];
         Ok((index, lane.handle_hello(inbound, body, &mut self.stats)?))
     }
