@@ -244,7 +244,7 @@ impl Config {
         let local = Endpoint { mac, addr: self.local };
         let target = Endpoint { mac: self.aggregator_mac, addr: self.aggregator };
         if self.multicast.is_some() && self.group_of(row).is_none() {
-            let problem = "must be a multicast address with room for 1024 rows above it";
+            let problem = "must be a multicast address that nobody has assigned, with room for 1024 rows above it";
             return Err(Error::Config { field: "multicast", problem });
         }
         if self.dscp > 63 {

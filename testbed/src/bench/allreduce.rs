@@ -18,7 +18,8 @@ use weft_io::memory;
 use weft_kernel::Kernels;
 use weft_lane::AggregatorLane;
 use weft_process::say::chain;
-use weft_wire::header::ElementType;
+use weft_wire::frame::{IPV4_LEN, UDP_LEN};
+use weft_wire::header::{ElementType, HEADER_LEN};
 
 use super::member::{self, MemberPlan, MemberResult};
 use super::network::{BOX_PORT, MEMBER_PORT, Network, failed_member};
@@ -152,8 +153,9 @@ impl Row {
 /// The least time that a link of `rate_mbit` needs for a vector's frames, headers counted: each
 /// worker sends the vector once and receives the sum meanwhile.
 fn bound_us(bytes: u64, rate_mbit: u32) -> f64 {
-    let chunks = bytes.div_ceil(CHUNK_BYTES);
-    let wire = chunks * (CHUNK_BYTES + HEADERS_BYTES);
+    let room = usize::from(MTU) - IPV4_LEN - UDP_LEN - HEADER_LEN;
+    let chunk_bytes = u64::from(Elements::Auto.resolve(room, 1));
+    let wire = bytes.div_ceil(chunk_bytes) * (chunk_bytes + HEADERS_BYTES);
     wire as f64 * 8.0 / f64::from(rate_mbit)
 }
 
@@ -293,8 +295,6 @@ pub fn run_member() -> Result<(), String> {
     member::run(&plan, Session::connect, report).map_err(|error| chain(&error))
 }
 
-/// Payload of a chunk: what [`Elements::Auto`] makes of the MTU.
-const CHUNK_BYTES: u64 = 1408;
 /// Ethernet, IPv4, UDP and Weft headers: what a link's queueing discipline counts besides.
 const HEADERS_BYTES: u64 = 74;
 /// Largest IP packet of all links.

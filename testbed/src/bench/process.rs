@@ -261,6 +261,13 @@ impl Running {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Keeps what it wrote to standard error last.
+    fn note_said(&mut self, line: &str) {
+        if !line.trim().is_empty() {
+            line.trim().clone_into(&mut self.said);
+        }
+    }
+
     /// The next line that the process writes; `None` at its end.
     fn line(&mut self, begun: Instant) -> Result<Option<Line>, BenchError> {
         loop {
@@ -277,9 +284,7 @@ impl Running {
         }
         match self.lines.recv_timeout(LINE_WAIT) {
             Ok(Line::Stderr(line)) => {
-                if !line.trim().is_empty() {
-                    line.trim().clone_into(&mut self.said);
-                }
+                self.note_said(&line);
                 Ok(Some(Some(Line::Stderr(line))))
             }
             Ok(Line::Stdout(line)) => {

@@ -97,9 +97,7 @@ impl Socket {
 
     fn bind(addr: SocketAddr, config: &UdpConfig) -> Result<Self, UdpError> {
         let failed = |attempt| move |source| UdpError::Socket { addr, attempt, source };
-        let kind = Type::DGRAM.nonblocking().cloexec();
-        let inner = socket2::Socket::new(Domain::for_address(addr), kind, Some(Protocol::UDP))
-            .map_err(failed("make a socket"))?;
+        let inner = make(addr).map_err(failed("make a socket"))?;
         if addr.is_ipv6() {
             inner.set_only_v6(true).map_err(failed("set IPV6_V6ONLY"))?;
             choose_interface(&inner, addr.ip());
@@ -116,9 +114,7 @@ impl Socket {
     fn hear(group: SocketAddr, source: SocketAddr, config: &UdpConfig) -> Result<Self, UdpError> {
         let failed =
             |attempt| move |error| UdpError::Socket { addr: group, attempt, source: error };
-        let kind = Type::DGRAM.nonblocking().cloexec();
-        let inner = socket2::Socket::new(Domain::for_address(group), kind, Some(Protocol::UDP))
-            .map_err(failed("make a socket"))?;
+        let inner = make(group).map_err(failed("make a socket"))?;
         // Every worker of a host hears it by a socket of its own.
         inner.set_reuse_address(true).map_err(failed("share the address"))?;
         join(&inner, group, config.addr.ip()).map_err(|error| match error.kind() {
@@ -150,6 +146,12 @@ impl Socket {
         let traffic_class = ECT0;
         Ok(Self { inner, addr, rx_buffer_bytes, tx_buffer_bytes, takes_runs, traffic_class })
     }
+}
+
+/// A socket for addresses like `addr`, which never blocks.
+fn make(addr: SocketAddr) -> io::Result<socket2::Socket> {
+    let kind = Type::DGRAM.nonblocking().cloexec();
+    socket2::Socket::new(Domain::for_address(addr), kind, Some(Protocol::UDP))
 }
 
 /// Binds the port's sockets to consecutive UDP ports.
@@ -216,10 +218,14 @@ fn bind_from(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
     Ok(sockets)
 }
 
+/// What the kernel is asked of the sockets.
+fn poll_fds<const MAX: usize>(sockets: &[Socket]) -> ArrayVec<PollFd<'_>, MAX> {
+    sockets.iter().map(|socket| PollFd::new(socket.inner.as_fd(), PollFlags::POLLIN)).collect()
+}
+
 /// The sockets from which something, or an error, can be taken now: a bit for each.
 pub(super) fn readable(sockets: &[Socket]) -> u64 {
-    let mut fds: ArrayVec<PollFd<'_>, SOCKETS_MAX> =
-        sockets.iter().map(|socket| PollFd::new(socket.inner.as_fd(), PollFlags::POLLIN)).collect();
+    let mut fds = poll_fds::<SOCKETS_MAX>(sockets);
     // What cannot be told is tried.
     let Ok(count) = poll(&mut fds, PollTimeout::ZERO) else { return u64::MAX };
     if count == 0 {
@@ -231,8 +237,7 @@ pub(super) fn readable(sockets: &[Socket]) -> u64 {
 
 /// Sleeps until a socket is readable, `waker` was called or the time has passed.
 pub(super) fn wait(sockets: &[Socket], waker: Option<&Waker>, timeout_ns: u64) {
-    let mut fds: ArrayVec<PollFd<'_>, { SOCKETS_MAX + 1 }> =
-        sockets.iter().map(|socket| PollFd::new(socket.inner.as_fd(), PollFlags::POLLIN)).collect();
+    let mut fds = poll_fds::<{ SOCKETS_MAX + 1 }>(sockets);
     fds.extend(waker.map(|waker| PollFd::new(waker.as_fd(), PollFlags::POLLIN)));
     // An interrupted wait returns early, which `Port::wait` allows.
     let timeout = TimeSpec::from_duration(std::time::Duration::from_nanos(timeout_ns));

@@ -31,10 +31,8 @@ impl Running {
         let ended = ended.map_err(BenchError::system(format!("waiting for {}", self.program)))?;
         let Some(status) = ended else { return Ok(()) };
         while let Ok(line) = self.lines.try_recv() {
-            if let Line::Stderr(line) = line
-                && !line.trim().is_empty()
-            {
-                line.trim().clone_into(&mut self.said);
+            if let Line::Stderr(line) = line {
+                self.note_said(&line);
             }
         }
         Err(self.failed(&format!("ended during the sums: {status}")))

@@ -8,10 +8,9 @@ use core::net::{IpAddr, SocketAddr};
 
 use weft_wire::frame::multicast::{group_of, mac_of};
 use weft_wire::frame::{Encap, Endpoint};
-use weft_wire::header::HEADER_LEN;
 use weft_wire::{Members, Rank};
 
-use crate::table::{BoxShape, RowConfig};
+use crate::table::BoxShape;
 
 /// A lease's multicast address, and who hears it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,9 +22,15 @@ pub(super) struct Cast {
 }
 
 impl Cast {
-    /// For a row whose box has addresses from `base` on.
-    pub(super) fn of(row: &RowConfig, shape: &BoxShape, lane: u16, base: Option<IpAddr>) -> Self {
-        let group = base.and_then(|base| group_of(base, row.row));
+    /// For a row with answers of `datagram_len` bytes, whose box has addresses from `base` on.
+    pub(super) fn of(
+        row: u16,
+        datagram_len: usize,
+        shape: &BoxShape,
+        lane: u16,
+        base: Option<IpAddr>,
+    ) -> Self {
+        let group = base.and_then(|base| group_of(base, row));
         let encap = group.and_then(|group| {
             let mut source = shape.local;
             source.addr.set_port(shape.local.addr.port() + lane);
@@ -34,8 +39,6 @@ impl Cast {
             let target = Endpoint { mac: mac_of(group), addr };
             Encap::new(source, target)
         });
-        let payload_len = usize::from(row.elements) * row.element_type.len_bytes();
-        let datagram_len = HEADER_LEN + payload_len;
         let encap = encap.map(|encap| encap.with_payload_len(datagram_len));
         Self { encap, hearing: Members::EMPTY }
     }

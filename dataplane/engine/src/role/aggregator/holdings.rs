@@ -11,7 +11,6 @@ use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError};
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};
 
-use super::cast::Cast;
 use super::lease::Lease;
 use super::{Aggregator, Job, JobStats, NEAR_BYTES};
 use crate::random::Owner;
@@ -125,7 +124,7 @@ impl Aggregator {
         let random = self.random.of(Owner::Row(row.row));
         lease.install(&self.shape, row, self.lane, past, random);
         lease.has_quota = has_quota;
-        lease.cast = Cast::of(&lease.row, &self.shape, self.lane, self.multicast);
+        lease.cast_from(&self.shape, self.lane, self.multicast);
         self.rows[number] = Some(place);
     }
 

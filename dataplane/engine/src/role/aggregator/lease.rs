@@ -1,7 +1,7 @@
 //! A lease: the slots that one group uses in one lane, its members, and where its formation stands.
 
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use weft_wire::frame::{Encap, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Template};
@@ -18,7 +18,7 @@ use crate::session::host::Peer;
 use crate::slot::Slots;
 use crate::slot::counter::Lag;
 use crate::steps::StepSet;
-use crate::table::RowConfig;
+use crate::table::{BoxShape, RowConfig};
 
 /// Where the formation of a lease stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -194,6 +194,11 @@ impl Lease {
             count: self.row.elements,
             ..plain_header(Kind::Answer, self.row.job, self.group, self.mask)
         })
+    }
+
+    /// Sets where the box's multicast addresses begin; nobody is known to hear its row's.
+    pub(super) fn cast_from(&mut self, shape: &BoxShape, lane: u16, base: Option<IpAddr>) {
+        self.cast = Cast::of(self.row.row, HEADER_LEN + self.payload_len, shape, lane, base);
     }
 
     /// The headers of one answer to all, when every member hears it.

@@ -49,7 +49,6 @@ pub use lease::{LeaseReport, MemberReport, Phase};
 pub use settled::UNSETTLED_MAX;
 pub use stats::{JobStats, Stats};
 
-use cast::Cast;
 use lease::{Lease, Room};
 use place::Past;
 use quick::Quick;
@@ -211,7 +210,7 @@ impl Aggregator {
     pub fn with_multicast(mut self, base: Option<IpAddr>) -> Self {
         self.multicast = base;
         for lease in self.leases.iter_mut().filter(|lease| lease.is_installed) {
-            lease.cast = Cast::of(&lease.row, &self.shape, self.lane, base);
+            lease.cast_from(&self.shape, self.lane, base);
         }
         self
     }

@@ -19,16 +19,14 @@ impl Aggregator {
     /// Turns the frame, whose payload is the answer, into the answer to all members, or to member 0
     /// where each gets one of its own.
     pub(super) fn multicast(&mut self, index: LeaseIndex, step: u32, buffer: &mut [u8]) -> Verdict {
-        let is_cast = self.leases[index.index()].casts().is_some();
+        let lease = &self.leases[index.index()];
+        let cast = lease.casts();
+        let is_cast = cast.is_some();
+        let len = self.emit_answer(lease, cast.unwrap_or(&lease.members[0].encap), step, buffer);
         let stats = &mut self.job_mut(index).stats;
         stats.answers_sent += 1;
         stats.answers_cast += u64::from(is_cast);
-        let lease = &self.leases[index.index()];
-        if let Some(encap) = lease.casts() {
-            return Verdict::Send { len: self.emit_answer(lease, encap, step, buffer) };
-        }
-        let len = self.emit_answer(lease, &lease.members[0].encap, step, buffer);
-        Verdict::Multicast { len, lease: index }
+        if is_cast { Verdict::Send { len } } else { Verdict::Multicast { len, lease: index } }
     }
 
     /// Gives the sender the kept answer again.
@@ -47,8 +45,8 @@ impl Aggregator {
             return Ok(self.state(index, rank, Outcome::Stale, Members::EMPTY, None, incoming));
         }
         let start = lease.members[rank.index()].encap.header_len() + HEADER_LEN;
-        let payload_len = usize::from(lease.row.elements) * lease.row.element_type.len_bytes();
-        let wire = incoming.buffer.get_mut(start..start + payload_len).ok_or(DropReason::Length)?;
+        let wire =
+            incoming.buffer.get_mut(start..start + lease.payload_len).ok_or(DropReason::Length)?;
         lease.slots.store().emit(place, wire);
         self.stats.transitions.count(Transition::RepeatAnswered);
         let is_contribution = incoming.header.kind == Kind::Contrib;
