@@ -4,7 +4,7 @@ use weft_config::node::{PushSection, ReplicaSection, ServerSection};
 use weft_control::{BoxIndex, OrderNumber, PushConfig, Version};
 use weft_engine::role::model::ModelConfig;
 use weft_engine::role::replica::ReplicaJobConfig;
-use weft_engine::role::server::ServerJobConfig;
+use weft_engine::role::server::{ServerJobConfig, snapshots_for};
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr};
 
@@ -61,7 +61,7 @@ pub(super) fn server(section: &ServerSection) -> ServerJobConfig {
         log_bytes_max: section.log_bytes_max,
         snapshots_max: section
             .snapshots_max
-            .unwrap_or_else(|| (section.workers.len() + section.boxes.len() + 2).min(64)),
+            .unwrap_or_else(|| snapshots_for(section.workers.len() + section.boxes.len())),
         window_max: section.window_max,
         credits_max: section.credits_max,
         rto_min_ns: micros(section.rto_min_us),

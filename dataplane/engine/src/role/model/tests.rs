@@ -2,14 +2,15 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
-use weft_control::{LearningRate, divergence_bound};
+use weft_control::{BoxIndex, LearningRate, divergence_bound};
 use weft_kernel::Kernels;
 use weft_wire::header::ElementType;
-use weft_wire::{Members, Nanos};
+use weft_wire::{Members, Nanos, Rank};
 
 use super::params::Sum;
 use super::snapshot::Offer;
 use super::*;
+use crate::role::channel::Peer;
 
 fn wire(values: &[i32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_be_bytes()).collect()
@@ -145,30 +146,121 @@ fn counters_are_found_again_from_their_low_bits() {
     }
 }
 
+/// A model of four parameters, and copies of two chunks of two, of which one that nobody asks for
+/// is idle after 100 ns.
+struct Copies {
+    model: Model,
+    snapshots: Snapshots,
+}
+
+impl Copies {
+    fn new(count: usize) -> Self {
+        let kernels = Kernels::detect();
+        let (model, snapshots) =
+            (Model::new(kernels, 0.0, 4), Snapshots::new(kernels, count, 2, 2, 100));
+        Self { model, snapshots }
+    }
+
+    fn commit(&mut self) {
+        let one = wire(&[1, 2, 3, 4]);
+        let sum = Sum { wire: &one, element_type: ElementType::I32, exponent: 0, scale: 1.0 };
+        self.model.apply(&sum, 1);
+    }
+
+    /// The version that a peer is offered.
+    fn offer(&mut self, at_ns: u64, peer: Peer) -> u64 {
+        let next_order = self.model.version();
+        let offer = self.snapshots.offer(Nanos(at_ns), peer, &self.model, next_order, u64::MAX);
+        offer.unwrap().version
+    }
+
+    /// A chunk of a version, if there is a copy of it.
+    fn pull(&mut self, at_ns: u64, peer: Peer, generation: u16, chunk: u32) -> Option<[f32; 2]> {
+        let mut wire = [0; 8];
+        self.snapshots.emit(Nanos(at_ns), peer, generation, chunk, &mut wire)?;
+        let [first, second] = [0, 4].map(|at| wire[at..at + 4].try_into().unwrap());
+        Some([f32::from_be_bytes(first), f32::from_be_bytes(second)])
+    }
+}
+
+const fn worker(rank: u8) -> Peer {
+    Peer::Worker(Rank::new(rank).unwrap())
+}
+
 #[test]
 fn pullers_keep_their_version_while_commits_go_on() {
-    let kernels = Kernels::detect();
-    let mut model = Model::new(kernels, 0.0, 4);
-    let mut snapshots = Snapshots::new(kernels, 2, 2, 2, 100);
-    let one = wire(&[1, 2, 3, 4]);
-    let sum = Sum { wire: &one, element_type: ElementType::I32, exponent: 0, scale: 1.0 };
-    let mut chunk = [0; 8];
-    assert_eq!(snapshots.offer(Nanos(0), &model, 0, u64::MAX).unwrap().version, 0);
-    model.apply(&sum, 1);
-    assert_eq!(snapshots.offer(Nanos(10), &model, 1, u64::MAX).unwrap().version, 1);
-    model.apply(&sum, 1);
-    // Both copies are in use: the newest of them is on offer.
-    assert_eq!(snapshots.offer(Nanos(20), &model, 2, u64::MAX).unwrap().version, 1);
-    assert_eq!(snapshots.emit(Nanos(90), 0, 0, &mut chunk), Some(()));
-    assert_eq!(chunk, [0; 8]);
-    // Version 0 was asked for lately, version 1 was not.
-    assert_eq!(snapshots.offer(Nanos(130), &model, 2, u64::MAX).unwrap().version, 2);
-    assert_eq!(snapshots.emit(Nanos(131), 1, 0, &mut chunk), None);
-    assert_eq!(snapshots.emit(Nanos(131), 2, 1, &mut chunk), Some(()));
-    assert_eq!(chunk, [6f32.to_be_bytes(), 8f32.to_be_bytes()].concat()[..]);
-    assert_eq!(snapshots.emit(Nanos(131), 2, 3, &mut chunk), Some(()));
-    assert_eq!(chunk, [3f32.to_be_bytes(), 4f32.to_be_bytes()].concat()[..]);
-    assert_eq!(snapshots.emit(Nanos(131), 2, 4, &mut chunk), None);
+    let mut copies = Copies::new(2);
+    let (one, two, three) = (worker(0), worker(1), Peer::Box(BoxIndex(0)));
+    assert_eq!(copies.offer(0, one), 0);
+    copies.commit();
+    assert_eq!(copies.offer(10, two), 1);
+    copies.commit();
+    assert_eq!(copies.offer(20, three), 1, "both copies are in use: the newest is on offer");
+    assert_eq!(copies.pull(90, one, 0, 0), Some([0.0; 2]));
+    assert_eq!(copies.offer(130, three), 2, "version 0 was asked for lately, version 1 was not");
+    assert_eq!(copies.pull(131, two, 1, 0), None);
+    assert_eq!(copies.pull(131, three, 2, 1), Some([6.0, 8.0]));
+    assert_eq!(copies.pull(131, three, 2, 3), Some([3.0, 4.0]), "the momentum term");
+    assert_eq!(copies.pull(131, three, 2, 4), None);
+}
+
+/// Each pulls one version at a time, so one copy more than there are pullers is always enough, and
+/// nobody is offered a version without its own commits, or loses the one that it pulls.
+#[test]
+fn whoever_asks_is_offered_the_newest_version_however_fast_they_come() {
+    for (workers, copies_max) in [(1, 2), (3, 4), (5, 6)] {
+        let mut copies = Copies::new(copies_max);
+        let mut pulled = [0; 5];
+        for turn in 0..200u64 {
+            // In an order that repeats late: some keep theirs over many versions.
+            let rank = usize::try_from((turn * turn + turn / 3) % workers).unwrap();
+            let peer = worker(u8::try_from(rank).unwrap());
+            assert_eq!(copies.offer(turn, peer), turn, "{workers} workers");
+            pulled[rank] = turn;
+            copies.commit();
+            for (rank, version) in pulled.iter().take(usize::try_from(workers).unwrap()).enumerate()
+            {
+                let peer = worker(u8::try_from(rank).unwrap());
+                let generation = u16::try_from(*version).unwrap();
+                // Those that have asked for something; at version 0 some have not.
+                if *version > 0 {
+                    let chunk = copies.pull(turn, peer, generation, 0);
+                    let parameter = *version as f32;
+                    assert_eq!(chunk, Some([parameter, 2.0 * parameter]), "turn {turn}");
+                }
+            }
+        }
+    }
+}
+
+/// A question goes twice, two versions are offered, and the first is pulled.
+#[test]
+fn what_is_asked_for_is_pulled_whatever_was_offered_since() {
+    let mut copies = Copies::new(3);
+    assert_eq!(copies.offer(0, worker(0)), 0);
+    copies.commit();
+    assert_eq!(copies.offer(1, worker(0)), 1);
+    assert_eq!(copies.pull(2, worker(0), 0, 0), Some([0.0; 2]));
+    for version in 2..20 {
+        copies.commit();
+        assert_eq!(copies.offer(version, worker(1)), version);
+        assert_eq!(copies.pull(version, worker(0), 0, 0), Some([0.0; 2]), "version {version}");
+    }
+}
+
+/// Of copies that nobody pulls the one goes that was wanted longest ago: the word of the newest may
+/// be on its way to somebody.
+#[test]
+fn the_copy_that_was_used_longest_ago_makes_room() {
+    let mut copies = Copies::new(3);
+    for version in 0..3 {
+        assert_eq!(copies.offer(version, worker(0)), version);
+        copies.commit();
+    }
+    assert_eq!(copies.pull(3, worker(0), 1, 0), Some([1.0, 2.0]));
+    assert_eq!(copies.offer(4, worker(1)), 3);
+    assert_eq!(copies.pull(5, worker(0), 0, 0), None);
+    assert!(copies.pull(5, worker(0), 2, 0).is_some());
 }
 
 proptest! {
@@ -207,16 +299,16 @@ proptest! {
 fn only_versions_that_may_be_shown_are_offered() {
     let mut model = Model::new(Kernels::detect(), 0.0, 4);
     let mut snapshots = Snapshots::new(Kernels::detect(), 1, 1, 4, 0);
-    assert_eq!(snapshots.offer(Nanos(0), &model, 1, 0), None);
+    assert_eq!(snapshots.offer(Nanos(0), worker(0), &model, 1, 0), None);
     for version in 1..5 {
         // Copied once, it stays what it was until it is shown.
         model.load(version, &[], &[]);
-        assert_eq!(snapshots.offer(Nanos(version), &model, 1 + version, 0), None);
+        assert_eq!(snapshots.offer(Nanos(version), worker(0), &model, 1 + version, 0), None);
     }
-    let offer = snapshots.offer(Nanos(9), &model, 5, 3);
+    let offer = snapshots.offer(Nanos(9), worker(0), &model, 5, 3);
     assert_eq!(offer, Some(Offer { version: 0, next_order: 1 }));
     // Shown once, it makes room for the newest.
-    assert_eq!(snapshots.offer(Nanos(10), &model, 5, 3), None);
-    let offer = snapshots.offer(Nanos(11), &model, 5, 5);
+    assert_eq!(snapshots.offer(Nanos(10), worker(0), &model, 5, 3), None);
+    let offer = snapshots.offer(Nanos(11), worker(0), &model, 5, 5);
     assert_eq!(offer, Some(Offer { version: 4, next_order: 5 }));
 }

@@ -8,7 +8,7 @@ use weft_wire::frame::Endpoint;
 
 use crate::role::channel::{ChannelClientConfig, ChannelHostConfig, Peer};
 use crate::role::model::{ModelConfig, ModelConfigError};
-use crate::role::server::{SNAPSHOTS_MAX, ServerJobConfig};
+use crate::role::server::{ServerJobConfig, snapshots_for};
 
 /// One job of a replica.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,8 +95,7 @@ impl ReplicaJobConfig {
             lateness_ns: self.lateness_ns,
             groups_open_max: self.groups_open_max,
             staging_bytes_max: self.staging_bytes_max,
-            // So that everybody can pull another version.
-            snapshots_max: (peers + 2).min(SNAPSHOTS_MAX),
+            snapshots_max: snapshots_for(peers),
             window_max: self.window_max,
             rto_min_ns: self.rto_min_ns,
             rto_max_ns: self.rto_max_ns,

@@ -55,9 +55,11 @@ pub struct ServerJobConfig {
     pub log_entries_max: usize,
     /// Bytes of sums that the log keeps for the replica. Default 256 MiB.
     pub log_bytes_max: u64,
-    /// Versions that can be pulled at a time. Default 4.
+    /// Versions that can be pulled at a time. Default: what [`snapshots_for`] says of the workers;
+    /// a job with boxes needs more.
     pub snapshots_max: usize,
-    /// How long nobody must have pulled a version before it makes room for another. Default 50 ms.
+    /// How long those who pull a version must have asked for nothing before it makes room for
+    /// another. Default 50 ms.
     pub snapshot_idle_ns: u64,
     /// Credits in flight, per source. Default 256. A group without a granted rate uses 64 of them,
     /// one with a rate what flows in 6 ms and two of the shortest round trips.
@@ -86,6 +88,7 @@ impl ServerJobConfig {
     pub fn new(model: ModelConfig, workers: Vec<SocketAddr>) -> Self {
         let tau_max = 2 * workers.len() as u64;
         Self {
+            snapshots_max: snapshots_for(workers.len()),
             model,
             workers,
             boxes: Vec::new(),
@@ -104,7 +107,6 @@ impl ServerJobConfig {
             staging_bytes_max: 256 << 20,
             log_entries_max: 1024,
             log_bytes_max: 256 << 20,
-            snapshots_max: 4,
             snapshot_idle_ns: 50_000_000,
             window_max: 256,
             credits_max: 512,
@@ -196,6 +198,13 @@ impl ServerJobConfig {
         }
         Ok(())
     }
+}
+
+/// So many copies that each of the workers and boxes can pull another version, and there is room
+/// for the next.
+#[must_use]
+pub fn snapshots_for(peers: usize) -> usize {
+    (peers + 2).min(SNAPSHOTS_MAX)
 }
 
 fn stages(bytes: u64, model: &ModelConfig) -> u32 {

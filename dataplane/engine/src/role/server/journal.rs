@@ -175,6 +175,12 @@ impl Journal {
         true
     }
 
+    /// True while a peer will be offered a version once that is durable. It stays that version:
+    /// each newer one would have to be waited for as long, and the peer asks faster than disks are.
+    pub(super) fn holds_offer(&self, peer: Peer) -> bool {
+        self.offers.get(self.places.of(peer)).is_some_and(Option::is_some)
+    }
+
     /// A version that may be offered now, and to whom. Call until there is none.
     pub(super) fn next_offer(&mut self) -> Option<(Peer, Offer)> {
         let may_tell = |offer: &Option<Offer>| offer.is_some_and(|offer| self.has_told(offer));

@@ -77,7 +77,7 @@ use crate::send::train::Trains;
 
 pub use crate::role::model::{ModelState, ModelView};
 
-pub use config::{SNAPSHOTS_MAX, ServerJobConfig, WINDOW_MAX};
+pub use config::{SNAPSHOTS_MAX, ServerJobConfig, WINDOW_MAX, snapshots_for};
 pub(crate) use presence::Presence;
 pub use stats::{DELAYS_MAX, ServerJobStats, ServerStats};
 

@@ -20,11 +20,14 @@ impl Job {
     ) -> Result<Verdict, Refusal> {
         let peer = self.puller(incoming)?;
         self.check_intact(incoming)?;
+        if self.journal.as_ref().is_some_and(|journal| journal.holds_offer(peer)) {
+            return Ok(Verdict::Hold);
+        }
         let is_box = matches!(peer, Peer::Box(_));
         let replica = self.replica.as_ref().filter(|_| !is_box);
         let shown = replica.map_or(u64::MAX, |replica| replica.shown_below());
         let (model, next_order) = (self.ledger.model(), self.ledger.next_order());
-        let offer = self.snapshots.offer(incoming.now, model, next_order, shown);
+        let offer = self.snapshots.offer(incoming.now, peer, model, next_order, shown);
         let Some(offer) = offer else {
             let group = GroupId::new(ROW_MODEL, 0);
             let wait = Header {
@@ -82,7 +85,8 @@ impl Job {
         let wire = wire.ok_or(DropReason::Length)?;
         let generation = header.group.generation();
         let flags = header.flags.only(Flags::REPLICA);
-        if self.snapshots.emit(incoming.now, generation, header.chunk.0, wire).is_none() {
+        let chunk = header.chunk.0;
+        if self.snapshots.emit(incoming.now, peer, generation, chunk, wire).is_none() {
             self.stats.model_stale += 1;
             let stale = Header {
                 flags,

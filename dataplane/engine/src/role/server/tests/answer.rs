@@ -80,6 +80,28 @@ fn while_all_copies_are_in_use_an_older_version_is_offered_than_the_newest() {
     assert_eq!(ask(&mut rig, 2), 1, "nobody pulls the old one any more");
 }
 
+/// With the copies that a job has by default: what a worker pulled before keeps nobody waiting.
+#[test]
+fn whoever_asks_after_a_commit_is_offered_it_however_fast_they_follow() {
+    let mut rig = Rig::new(ServerJobConfig { tau_max: 100, ..job() });
+    for order in 0..20 {
+        let worker = u8::try_from(order % 2).unwrap() + 1;
+        rig.install(descriptor(order, &[worker - 1], false)).unwrap();
+        for chunk in 0..3 {
+            rig.direct(worker, group(order), chunk).unwrap();
+        }
+        rig.poll();
+        let bit = rank(worker - 1).bit();
+        let header = plain_header(Kind::Status, JOB, GroupId::new(ROW_MODEL, 0), bit);
+        let frame = rig.frame(worker, &header, &[]);
+        let offer = rig.send(&frame).unwrap().unwrap().header;
+        assert_eq!(u64::from(offer.chunk.0), order + 1);
+        let header = plain_header(Kind::Contrib, JOB, offer.group, bit);
+        let frame = rig.frame(worker, &header, &[]);
+        assert_eq!(rig.send(&frame).unwrap().unwrap().header.kind, Kind::Answer);
+    }
+}
+
 #[test]
 fn the_log_answers_its_replica_until_it_is_past() {
     let mut rig = Rig::new(ServerJobConfig { log_entries_max: 2, ..job() });

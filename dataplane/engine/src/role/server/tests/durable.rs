@@ -105,6 +105,32 @@ fn a_replay_has_the_servers_bits() {
     }
 }
 
+/// A worker asks again sooner than a disk keeps a record. Offered the newest version each time, it
+/// would wait for the next record each time, and pull nothing while commits go on.
+#[test]
+fn questions_that_are_repeated_do_not_put_off_the_offer() {
+    let mut rig = Rig::new(ServerJobConfig { is_durable: true, ..job() });
+    let ask = plain_header(Kind::Status, RIG_JOB, GroupId::new(ROW_MODEL, 0), rank(0).bit());
+    let ask = rig.frame(1, &ask, &[]);
+    let mut record = Vec::new();
+    for order in 0..2 {
+        rig.install(descriptor(order, &[0], false)).unwrap();
+        for chunk in 0..CHUNKS {
+            rig.direct(1, group(order), chunk).unwrap();
+        }
+        rig.poll();
+        assert_eq!(rig.server.poll_journal(&mut record), Some((RIG_JOB, order + 1)));
+        assert!(rig.send(&ask).unwrap().is_none(), "version {} may yet be lost", order + 1);
+    }
+    assert_eq!(rig.version(), 2);
+    rig.server.handle_durable(RIG_JOB, 1);
+    let offered = |out: &Out| (out.header.group.row() == ROW_MODEL).then_some(out.header.chunk.0);
+    assert_eq!(rig.poll().iter().find_map(offered), Some(1));
+    assert!(rig.send(&ask).unwrap().is_none());
+    rig.server.handle_durable(RIG_JOB, 2);
+    assert_eq!(rig.poll().iter().find_map(offered), Some(2));
+}
+
 /// Nobody is told of a decision before its record is kept: not its members, not the replica, not
 /// the controller, and not a worker that pulls.
 #[test]
