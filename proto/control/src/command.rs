@@ -32,7 +32,7 @@ pub enum Command {
     SetRate {
         /// The job.
         job: JobId,
-        /// The ceiling of all its credits together.
+        /// The ceiling of all that comes for it; its credits call for 31/32 of that.
         rate_bytes_per_sec: u64,
     },
     /// Order numbers below this one that no group has by now stay unused: the server judges them

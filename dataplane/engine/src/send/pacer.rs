@@ -38,12 +38,16 @@ impl TokenBucket {
         self.level = (i128::from(bytes) * NANOS_PER_SEC).min(self.burst);
     }
 
+    /// Leaves at most `bytes` in it at `now`. A debt stays.
+    pub fn limit(&mut self, now: Nanos, bytes: u64) {
+        self.fill(now);
+        self.level = self.level.min(i128::from(bytes) * NANOS_PER_SEC);
+    }
+
     /// Takes `bytes` if the bucket holds them, or if it is full: a datagram larger than the burst
     /// goes when the bucket is full and leaves a debt. Time that runs backwards adds nothing.
     pub fn take(&mut self, now: Nanos, bytes: u64) -> bool {
-        let span_ns = i128::from(now.since(self.filled_at).0);
-        self.filled_at = self.filled_at.max(now);
-        self.level = (self.level + span_ns * i128::from(self.rate_bytes_per_sec)).min(self.burst);
+        self.fill(now);
         let need = i128::from(bytes) * NANOS_PER_SEC;
         if self.level < need.min(self.burst) {
             return false;
@@ -60,6 +64,12 @@ impl TokenBucket {
         if !taken {
             self.level -= i128::from(bytes) * NANOS_PER_SEC;
         }
+    }
+
+    fn fill(&mut self, now: Nanos) {
+        let span_ns = i128::from(now.since(self.filled_at).0);
+        self.filled_at = self.filled_at.max(now);
+        self.level = (self.level + span_ns * i128::from(self.rate_bytes_per_sec)).min(self.burst);
     }
 
     /// The earliest time at which [`TokenBucket::take`] of `bytes` can succeed;

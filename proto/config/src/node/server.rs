@@ -69,8 +69,8 @@ pub struct ServerSection {
     /// `commit` (default) or `replica`.
     #[serde(default)]
     pub ack: AckMode,
-    /// What the node's link may receive for this job: bytes of frames per second. A controller
-    /// sets it anew. Default: no limit.
+    /// What the node's link may receive for this job: bytes of frames per second, of which 31/32
+    /// are called for. A controller sets it anew. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_sec: Option<u64>,
     /// Lateness bound of updates without a controller, in milliseconds. Default 2000.

@@ -7,13 +7,13 @@ use weft_engine::role::gather::PushConfig;
 use weft_engine::role::model::ModelConfig;
 use weft_engine::role::push::PusherConfig;
 use weft_engine::role::replica::ReplicaJobConfig;
-use weft_engine::role::server::ServerJobConfig;
+use weft_engine::role::server::{ServerJobConfig, snapshots_for};
 use weft_wire::frame::Endpoint;
 use weft_wire::header::ElementType;
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{JobId, MacAddr, Rank};
 
-use super::scenario::Scenario;
+use super::scenario::{Kind, Scenario};
 
 const PORT: u16 = 22_341;
 
@@ -155,7 +155,7 @@ pub fn server(scenario: &Scenario, job: usize) -> ServerJobConfig {
         return site.server.config.clone();
     }
     let boxes = (0..scenario.aggregators).chain(scenario.replica());
-    let usual = usual_server(scenario, job);
+    let (usual, boxes_max) = (usual_server(scenario, job), scenario.boxes() - 1);
     ServerJobConfig {
         boxes: boxes.map(|node| Some(box_endpoint(scenario, node).addr)).collect(),
         replica: scenario.replica().map(|_| replica_index(scenario)),
@@ -170,7 +170,11 @@ pub fn server(scenario: &Scenario, job: usize) -> ServerJobConfig {
         // A short log makes a replica take snapshots, and its server know less of it.
         log_entries_max: if scenario.seed.is_multiple_of(3) { 2 } else { 12 },
         log_bytes_max: 8 * 4 * u64::from(scenario.elements) * u64::from(scenario.chunks),
-        snapshots_max: 3,
+        // Fewer copies than peers, or as many as users get.
+        snapshots_max: match scenario.seed % 2 {
+            1 if scenario.kind != Kind::Promotion => snapshots_for(scenario.workers + boxes_max),
+            _ => 3,
+        },
         window_max: 8,
         credits_max: 12,
         ..usual

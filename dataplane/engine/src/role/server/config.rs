@@ -36,8 +36,8 @@ pub struct ServerJobConfig {
     pub conduct: ConductMode,
     /// When updates are acknowledged.
     pub ack: AckMode,
-    /// What the server's link may receive for this job, bytes of Ethernet frames per second;
-    /// `None`: as much as comes.
+    /// What the server's link may receive for this job, bytes of Ethernet frames per second, of
+    /// which credits call for 31/32; `None`: as much as comes.
     pub rate_bytes_per_sec: Option<u64>,
     /// Lateness bound of updates without a controller, and of order numbers that nobody installs.
     /// Default 2 s.

@@ -14,6 +14,7 @@ use weft_wire::header::{Flags, HEADER_LEN, Header, Kind};
 use weft_wire::hello::Integrity;
 use weft_wire::{ChunkIndex, JobId, MEMBERS_MAX, Nanos, Rank};
 
+use super::budget::{BEGIN_BYTES, Budget, bucket};
 use super::config::ServerJobConfig;
 use super::group::{Group, OpenIndex, Opening};
 use super::places::Places;
@@ -23,7 +24,7 @@ use super::stats::ServerJobStats;
 use crate::role::channel::{ChannelHost, Peer};
 use crate::role::model::ModelConfig;
 use crate::send::datagram::plain_header;
-use crate::send::pacer::{TokenBucket, burst_bytes};
+use crate::send::pacer::TokenBucket;
 
 /// The credits of a job.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ pub(super) struct Credits {
     /// Of every open group, by its index.
     calls: Vec<Option<Call>>,
     /// What the server's link may receive.
-    bucket: Option<TokenBucket>,
+    budget: Budget,
     /// The place in the plan behind the one that was served last.
     turn: usize,
     /// When a new credit may become possible by itself.
@@ -120,7 +121,7 @@ impl Credits {
             limits,
             sources: places.all().map(|peer| Source::new(limits, is_worker(peer))).collect(),
             calls: core::iter::repeat_with(|| None).take(open_max).collect(),
-            bucket: config.rate_bytes_per_sec.map(bucket),
+            budget: Budget::new(config.rate_bytes_per_sec),
             turn: 0,
             ready_at: Nanos::MAX,
         }
@@ -174,7 +175,7 @@ impl Credits {
 
     /// What the server's link may receive from now on.
     pub(super) fn set_rate(&mut self, rate_bytes_per_sec: u64) {
-        self.bucket = Some(bucket(rate_bytes_per_sec));
+        self.budget.set_rate(rate_bytes_per_sec);
     }
 
     /// A member left a group: asks again for everything that is missing.
@@ -316,7 +317,7 @@ impl Credits {
             return None;
         }
         let bytes = self.frame_len;
-        let link_at = self.bucket.as_ref().map_or(Nanos(0), |bucket| bucket.ready_at(bytes));
+        let link_at = self.budget.ready_at(now, bytes);
         if link_at > now {
             self.ready_at = link_at;
         }
@@ -333,9 +334,7 @@ impl Credits {
                 continue;
             }
             let Some((peer, chunk)) = self.want(index, view) else { continue };
-            if let Some(bucket) = &mut self.bucket {
-                bucket.charge(now, bytes);
-            }
+            self.budget.charge(now, bytes);
             let call = self.call_mut(index);
             call.called_at.get_or_insert(now);
             if let Some(bucket) = &mut call.bucket {
@@ -350,6 +349,7 @@ impl Credits {
             self.turn = at + 1;
             return Some((peer, self.pull(group, chunk, peer, Flags::NONE)));
         }
+        self.budget.rest(self.ready_at < Nanos::MAX);
         None
     }
 
@@ -449,12 +449,5 @@ fn padding_len(model: &ModelConfig) -> usize {
     if may_be_switch && sum_len > GROWTH_MAX { sum_len } else { 0 }
 }
 
-/// A bucket of credits: they leave evenly, not in bursts.
-fn bucket(rate_bytes_per_sec: u64) -> TokenBucket {
-    TokenBucket::new(rate_bytes_per_sec, burst_bytes(rate_bytes_per_sec, BEGIN_BYTES))
-}
-
 /// Bytes that a switch can add to a frame.
 const GROWTH_MAX: usize = 512;
-/// What the token bucket of a group's credits begins with; also its least depth.
-const BEGIN_BYTES: u64 = 16 * 1024;

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `staging.rs`, `group.rs` | updates that are not committed: open groups and their sums |
 //! | `credits.rs`, `source.rs` | who may send the next chunk (SPEC#push "Credits") |
+//! | `budget.rs` | what of the server's link credits may call for |
 //! | `../model/ledger.rs` | what was decided: the model, the sequence, the workers' outcomes |
 //! | `log.rs` | past decisions and their sums, for the replica |
 //! | `link.rs` | what the replica has, and how far behind it may be |
@@ -38,6 +39,7 @@
 //! Invariants: I1 (staging and atomic commit), I3 (in sequence), I4 (judged at the commit), I5.
 
 mod announce;
+mod budget;
 mod commit;
 mod config;
 mod credits;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use weft_control::{Command, ConductMode};
+use weft_control::{Command, ConductMode, GroupDescriptor};
 use weft_wire::Members;
 use weft_wire::header::{Flags, Header, Kind, Outcome};
 
@@ -96,13 +96,52 @@ fn rates_are_ceilings_of_groups_and_of_the_server() {
         }
         rig.install(first).unwrap();
         let asked = asked_in_400_ms(&mut rig);
-        assert!((at_once + 395..=at_once + 401).contains(&asked), "{by_group} {asked}");
+        // Of its own rate the server leaves one part in 32 to requests for models.
+        let flowing = if by_group { 395..=401 } else { 383..=388 };
+        assert!(flowing.contains(&(asked - at_once)), "{by_group} {asked}");
     }
     let mut rig = Rig::new(ServerJobConfig { window_max: 1024, credits_max: 2000, ..wide() });
     let mut first = descriptor(0, &[0], false);
     first.chunks = 1000;
     rig.install(first).unwrap();
     assert_eq!(asked_in_400_ms(&mut rig), 1000, "without a rate the window is the limit");
+}
+
+/// A link that was idle has not saved what nobody called for: two groups would send it as a burst,
+/// at twice its rate. What a late thread could have called for is not lost.
+#[test]
+fn an_idle_link_gives_no_burst_and_a_late_thread_loses_nothing() {
+    // A chunk of 64 elements in its frame: 50 of them in 16 KiB. Each worker's window is 64.
+    let (rate_bytes_per_sec, frame_len) = (20_000_000, 42 + 32 + 256);
+    let mut job = wide();
+    (job.model.elements, job.model.dimension) = (64, 64_000);
+    (job.staging_bytes_max, job.log_bytes_max) = (4 * 256_000, 4 * 256_000);
+    let mut rig = Rig::new(job);
+    rig.server.handle_command(rig.now, Command::SetRate { job: JOB, rate_bytes_per_sec });
+    let count = |rig: &mut Rig| rig.poll().iter().filter_map(Out::pull).count();
+    for turn in 0..2 {
+        // When the bucket holds the next credit it is looked at, and nobody wants that.
+        rig.wait(1);
+        assert_eq!(count(&mut rig), 0);
+        rig.wait(100);
+        for worker in 0..2 {
+            let order = 2 * turn + u64::from(worker);
+            let mut group = GroupDescriptor { elements: 64, ..descriptor(order, &[worker], false) };
+            group.chunks = 1000;
+            group.rate_bytes_per_sec = Some(rate_bytes_per_sec);
+            rig.install(group).unwrap();
+        }
+        let at_once = 16 * 1024 / frame_len;
+        assert_eq!(count(&mut rig), at_once, "turn {turn}");
+        rig.wait(1);
+        let flown = (16 * 1024 + 20_000 * 31 / 32) / frame_len - at_once;
+        assert_eq!(count(&mut rig), flown, "what flows in 1 ms");
+        for worker in 0..2 {
+            let group = group(2 * turn + worker);
+            rig.server.handle_command(rig.now, Command::Remove { job: JOB, group });
+        }
+        rig.poll();
+    }
 }
 
 /// A job of 1000 chunks.
