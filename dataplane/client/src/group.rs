@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use weft_engine::role::worker::{BATCH_MAX, Event, LeaseInfo, RoundError, Worker, WorkerStats};
 use weft_io::{BURST_MAX, Port, RUN_BYTES_MAX};
+use weft_wire::frame::multicast::group_of;
 use weft_wire::header::Operation;
 
 use crate::config::{Config, Numbers};
@@ -30,10 +31,12 @@ impl Group {
         let mac = io.port.info().mac;
         // A message costs about as much whether it carries one frame or a burst of them.
         let batch_bytes = if io.port.merges() { RUN_BYTES_MAX } else { 0 };
+        let base = io.port.multicast_base().or(config.multicast);
         let worker = |row, operation, seed| {
             let mut worker = config.worker(row, operation, mac)?;
             worker.batch_bytes = batch_bytes;
-            worker.multicast = config.group_of(row).filter(|group| io.port.hears(*group));
+            let group = base.and_then(|base| group_of(base, row));
+            worker.multicast = group.filter(|group| io.port.hears(*group));
             Worker::new(worker, weft_kernel::crc32c, seed, now).map_err(Error::Session)
         };
         let mut data = worker(config.row, Operation::Sum, seed)?;

@@ -126,7 +126,6 @@ impl<P: Port> Io<P> {
         workers: &mut Workers<'_>,
         payload: &mut dyn Payload,
     ) -> usize {
-        let merges = self.port.merges();
         let mut sent = 0;
         loop {
             let mut run_max = BURST_MAX;
@@ -142,9 +141,8 @@ impl<P: Port> Io<P> {
                 let Some(len) = written else { break };
                 frame.set_len(len);
                 set_dscp(frame.as_mut(), self.dscp);
-                if merges {
-                    run_max = run_frames_max(frame.as_ref().len());
-                }
+                // A message's worth, which is also what a cache keeps until the port copies it.
+                run_max = run_frames_max(frame.as_ref().len());
                 self.tx.push(frame);
             }
             if self.tx.is_empty() {

@@ -168,7 +168,8 @@ impl Leaf {
         let port = port.map_err(LeafError::Port)?;
         let warning = buffers::shortfall(port.granted(), asked);
         let addr = settings.table.local.addr;
-        let port = ShmHost::open(port, addr).map_err(LeafError::Shm)?.recycling(true);
+        let port = ShmHost::open(port, addr).map_err(LeafError::Shm)?;
+        let port = port.with_multicast(section.multicast).recycling(true);
         let counts = port.counts();
         let mut port = settings.wrap(port, None).expect("nothing is written");
         let waker = port.waker();

@@ -127,6 +127,7 @@ fn shm_config(config: &Config) -> ShmConfig {
         lanes: usize::from(config.lanes),
         mtu: usize::from(config.mtu),
         frame_count: config.frame_count,
+        rows: config.rows().collect(),
         ..ShmConfig::new(config.local, config.aggregator)
     }
 }
@@ -238,6 +239,10 @@ impl Port for WorkerPort {
 
     fn free(&mut self, frames: &mut Burst<PoolFrame>) {
         each!(&mut self.kind, port => port.free(frames));
+    }
+
+    fn multicast_base(&self) -> Option<IpAddr> {
+        each!(&self.kind, port => port.multicast_base())
     }
 
     fn hears(&self, group: IpAddr) -> bool {

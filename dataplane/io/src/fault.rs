@@ -231,7 +231,7 @@ impl<P: Port> Port for Fault<P> {
     }
 
     forward_port!(port: alloc, copy, free, info, stats, carried, waker);
-    forward_port!(port: merges, hears, complaint);
+    forward_port!(port: merges, multicast_base, hears, complaint);
 
     fn is_open(&self) -> bool {
         let is_under_way = !self.rx.held.is_empty() || !self.rx.link.is_empty();

@@ -125,6 +125,12 @@ pub trait Port {
         None
     }
 
+    /// Where the multicast addresses of a box's rows begin, if the port knows: one that reaches a
+    /// single box may have heard it there. By default it does not.
+    fn multicast_base(&self) -> Option<IpAddr> {
+        None
+    }
+
     /// True when what is sent to this multicast address comes in here, as far as the port and its
     /// host are concerned. By default nothing does.
     fn hears(&self, group: IpAddr) -> bool {
@@ -188,6 +194,11 @@ macro_rules! forward_port {
     (@ $port:ident recycles) => {
         fn recycles(&self, frame_len: usize) -> bool {
             self.$port.recycles(frame_len)
+        }
+    };
+    (@ $port:ident multicast_base) => {
+        fn multicast_base(&self) -> Option<std::net::IpAddr> {
+            self.$port.multicast_base()
         }
     };
     (@ $port:ident hears) => {

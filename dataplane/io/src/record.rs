@@ -276,7 +276,7 @@ impl<P: Port> Port for Recorded<P> {
     }
 
     forward_port!(port: recycles, free, info, stats, carried, is_open, wait, waker);
-    forward_port!(port: merges, hears, complaint);
+    forward_port!(port: merges, multicast_base, hears, complaint);
 }
 
 /// A parcel goes to the disk when it has so many bytes, or is so old.

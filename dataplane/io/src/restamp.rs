@@ -84,7 +84,7 @@ impl<P: Port, S: Stamp> Port for Restamp<P, S> {
     }
 
     forward_port!(port: alloc, copy, recycles, free, info, stats, carried, is_open, wait, waker);
-    forward_port!(port: merges, hears, complaint);
+    forward_port!(port: merges, multicast_base, hears, complaint);
 }
 
 /// What a [`WindowStamp`] writes.

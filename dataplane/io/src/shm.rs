@@ -24,6 +24,7 @@
 //!
 //! Source: unix(7) on abstract names, SCM_RIGHTS and SO_PEERCRED; memfd_create(2); eventfd(2).
 
+mod cast;
 mod connection;
 mod door;
 mod entrance;

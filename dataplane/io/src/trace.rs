@@ -131,7 +131,7 @@ impl<P: Port, W: Write> Port for Trace<P, W> {
     }
 
     forward_port!(port: alloc, copy, recycles, free, info, stats, carried, is_open, wait, waker);
-    forward_port!(port: merges, hears, complaint);
+    forward_port!(port: merges, multicast_base, hears, complaint);
 }
 
 /// The capture and what is in it.

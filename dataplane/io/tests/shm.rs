@@ -10,75 +10,13 @@ use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::shm::{Host, LONG, clock, host, host_at, join, local, receive_until, send};
 use common::{contribution, datagram, encap};
 use weft_io::shm::{Refusal, ShmConfig, ShmError, ShmHost, ShmPort};
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Frame, Port};
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
-
-type Host = ShmHost<UdpPort>;
-
-fn host_at(addr: SocketAddr, mtu: usize) -> (Host, SocketAddr) {
-    let udp = UdpConfig { mtu, ..UdpConfig::new(addr) };
-    let udp = UdpPort::open(&udp).expect("a free port");
-    let addr = udp.local_addr();
-    (ShmHost::open(udp, addr).expect("nobody else is there"), addr)
-}
-
-fn host() -> (Host, SocketAddr) {
-    host_at("127.0.0.1:0".parse().unwrap(), 1500)
-}
-
-/// Opens a worker's end while the box breathes.
-fn join(host: &mut Host, config: &ShmConfig) -> Result<ShmPort, ShmError> {
-    let config = config.clone();
-    let opening = std::thread::spawn(move || ShmPort::open(&config));
-    let begun = Instant::now();
-    while !opening.is_finished() && begun.elapsed() < LONG {
-        host.rx_burst(clock(), &mut Burst::new());
-        host.wait(1_000_000);
-    }
-    opening.join().expect("it does not panic")
-}
-
-fn local(port: u16) -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], port))
-}
-
-fn clock() -> Nanos {
-    use std::sync::OnceLock;
-    static BEGUN: OnceLock<Instant> = OnceLock::new();
-    Nanos(
-        u64::try_from(BEGUN.get_or_init(Instant::now).elapsed().as_nanos()).expect("some minutes"),
-    )
-}
-
-/// Receives until `done` says so, or for long.
-fn receive_until<P: Port>(
-    port: &mut P,
-    mut done: impl FnMut(&mut P, &mut Burst<P::Frame>) -> bool,
-) {
-    let begun = Instant::now();
-    loop {
-        let mut rx = Burst::new();
-        port.rx_burst(clock(), &mut rx);
-        if done(port, &mut rx) {
-            return;
-        }
-        assert!(begun.elapsed() < LONG, "it does not come");
-        port.wait(1_000_000);
-    }
-}
-
-fn send<P: Port>(port: &mut P, source: SocketAddr, target: SocketAddr, payload: &[u8]) {
-    let frame = datagram(port, &encap(source, target), payload);
-    let mut tx = Burst::new();
-    tx.push(frame);
-    assert_eq!(port.tx_burst(clock(), &mut tx), 1);
-}
-
-const LONG: Duration = Duration::from_secs(10);
 
 #[test]
 fn frames_go_both_ways_and_show_who_sent_them() {
@@ -385,7 +323,7 @@ fn greeting(version: u32, port: u16) -> [u8; 64] {
 fn a_box_answers_a_worker_of_another_version_and_one_that_makes_no_sense() {
     let (mut host, addr) = host();
     for (message, status) in
-        [(greeting(2, 20_101), 1_u8), ([0xff; 64], 2), (greeting(1, 0), 2), (greeting(1, 7), 0)]
+        [(greeting(1, 20_101), 1_u8), ([0xff; 64], 2), (greeting(2, 0), 2), (greeting(2, 7), 0)]
     {
         let mut stream = caller(addr);
         stream.write_all(&message).unwrap();
@@ -393,7 +331,7 @@ fn a_box_answers_a_worker_of_another_version_and_one_that_makes_no_sense() {
         let mut answer = [0; 64];
         stream.read_exact(&mut answer).expect("an answer");
         assert_eq!(answer[12], status);
-        assert_eq!(answer[8..12], [1, 0, 0, 0], "it says its version");
+        assert_eq!(answer[8..12], [2, 0, 0, 0], "it says its version");
     }
     let mut cut = caller(addr);
     cut.write_all(&[0; 63]).unwrap();
@@ -415,7 +353,7 @@ fn callers_that_say_nothing_keep_nobody_out() {
     let (mut host, addr) = host();
     let silent: Vec<_> = (0..200).map(|_| caller(addr)).collect();
     let mut stream = caller(addr);
-    stream.write_all(&greeting(1, 20_111)).unwrap();
+    stream.write_all(&greeting(2, 20_111)).unwrap();
     // A tenth of a second; a box has the patience of one with somebody who comes alone.
     for _ in 0..30 {
         host.rx_burst(later(), &mut Burst::new());
@@ -473,7 +411,7 @@ fn a_worker_names_what_is_wrong_with_a_box() {
     assert!(text.contains("version 9") && text.contains("one release"), "{text}");
     let text = answer([0; 64]);
     assert!(text.contains("makes no sense"), "{text}");
-    let mut welcome = greeting(1, 0);
+    let mut welcome = greeting(2, 0);
     welcome[12..].fill(0);
     welcome[16..20].copy_from_slice(&1514_u32.to_le_bytes());
     welcome[20..24].copy_from_slice(&256_u32.to_le_bytes());

@@ -47,7 +47,7 @@ impl Settings {
     ) -> Aggregator {
         let seed = seed.into();
         let lane = Aggregator::of_seed(table, lane, &seed, kernels).with_strangers(self.strangers);
-        let lane = lane.with_multicast(self.config.port.multicast);
+        let lane = lane.with_multicast(self.config.port.multicast_base());
         match self.is_told() {
             true => lane.unsettled(),
             false => lane,

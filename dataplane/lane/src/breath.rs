@@ -41,6 +41,9 @@ const HEADERS_LEN: usize = 42 + HEADER_LEN;
 /// How many frames ahead of the one that is handled slots are prefetched.
 const PREFETCH_AHEAD: usize = 4;
 
+/// Bytes of frames of no further use, about: more would be out of cache when they are used again.
+const DONE_BYTES: usize = 128 << 10;
+
 /// What answers the frames that are not Weft's, so that the port is a host that others can reach.
 pub trait HostSide<P: Port> {
     /// Takes a frame and may hand one back to send: an ARP or NDP reply, an ICMP echo.
@@ -237,7 +240,7 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
     /// Keeps a frame of no further use for a copy.
     #[inline]
     fn retire(&mut self, frame: P::Frame) {
-        if self.done.is_full() {
+        if self.done.is_full() || self.done.len() * frame.as_ref().len() > DONE_BYTES {
             self.port.free(&mut self.done);
         }
         self.done.push(frame);

@@ -14,6 +14,7 @@ impl Node<'_> {
         }
         // Trains of push jobs go by when their frames arrived, which recycling forgets.
         let host = ShmHost::open(port, self.settings.table.local.addr)?
+            .with_multicast(self.settings.config.port.multicast)
             .recycling(self.settings.config.push.is_empty());
         let is_first = self.shared.shm.set(host.counts()).is_ok();
         debug_assert!(is_first, "a node has one port of lane 0");

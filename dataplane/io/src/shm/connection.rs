@@ -1,6 +1,7 @@
 //! A worker's connection to its box: calling it, hearing its answer, mapping and judging what it
 //! shares, and sleeping until it has sent something or has ended. System calls, and what they say.
 
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use nix::sys::time::TimeSpec;
 use weft_wire::frame::ETHERNET_LEN;
 
 use super::ShmError;
+use super::cast::CastReader;
 use super::door::{self, DESCRIPTORS, Heard};
 use super::hello::{self, Answer};
 use super::region::Region;
@@ -24,6 +26,8 @@ pub(super) struct Shared {
     pub(super) up: Putter,
     pub(super) down: Taker,
     pub(super) frame_len_max: usize,
+    /// Where the multicast addresses of the box's rows begin.
+    pub(super) base: IpAddr,
     /// Wakes the box.
     pub(super) box_event: OwnedFd,
     /// Wakes this worker.
@@ -78,8 +82,8 @@ pub(super) fn hear(config: &ShmConfig, stream: &UnixStream) -> Option<Result<Wel
         Heard::Nonsense => return Some(Err(unusable("its answer makes no sense"))),
     };
     Some(match Answer::parse(&message) {
-        Answer::Welcome(geometry) => <[OwnedFd; DESCRIPTORS]>::try_from(fds)
-            .map(|fds| (geometry, fds))
+        Answer::Welcome(geometry, base) => <[OwnedFd; DESCRIPTORS]>::try_from(fds)
+            .map(|fds| Welcome { geometry, base, fds })
             .map_err(|_| unusable("it came without its descriptors")),
         Answer::Refused(refusal) => Err(ShmError::Refused { addr, local, refusal }),
         Answer::Version(version) => Err(ShmError::Version { addr, version }),
@@ -87,18 +91,27 @@ pub(super) fn hear(config: &ShmConfig, stream: &UnixStream) -> Option<Result<Wel
     })
 }
 
-pub(super) type Welcome = (Geometry, [OwnedFd; DESCRIPTORS]);
+/// What the box lets a worker in with.
+#[derive(Debug)]
+pub(super) struct Welcome {
+    geometry: Geometry,
+    base: IpAddr,
+    fds: [OwnedFd; DESCRIPTORS],
+}
 
 /// Maps the memory and judges it.
 pub(super) fn join(
     config: &ShmConfig,
     stream: UnixStream,
-    (geometry, [memory, box_event, own_event]): Welcome,
+    welcome: Welcome,
 ) -> Result<Shared, ShmError> {
+    let Welcome { geometry, base, fds: [memory, casts, box_event, own_event] } = welcome;
     let addr = config.target;
     let unusable = |problem: String| ShmError::Memory { addr, problem };
     let region = Region::map(memory.as_fd(), geometry.region_bytes())
         .map_err(|error| unusable(error.to_string()))?;
+    let casts =
+        CastReader::map(casts.as_fd(), geometry).map_err(|error| unusable(error.to_string()))?;
     let owner = door::peer_uid(&stream).map_err(|error| unusable(error.to_string()))?;
     let header = &region.words()[..HEADER_WORDS];
     if let Some(problem) = hello::header_problem(header, geometry, owner) {
@@ -111,8 +124,9 @@ pub(super) fn join(
     Ok(Shared {
         stream,
         up: Putter::new(Arc::clone(&region), geometry, Direction::Up),
-        down: Taker::new(region, geometry, Direction::Down),
+        down: Taker::new(region, geometry, Direction::Down).with_casts(casts),
         frame_len_max: geometry.frame_len_max,
+        base,
         box_event,
         own_event,
         is_over: false,

@@ -18,8 +18,9 @@ use nix::sys::socket::{
 use super::hello::{MESSAGE_LEN, Message};
 use super::region;
 
-/// Descriptors that come with a welcome: the memory, what wakes the box, what wakes the worker.
-pub(super) const DESCRIPTORS: usize = 3;
+/// Descriptors that come with a welcome: the memory, what is for all workers, what wakes the box,
+/// what wakes the worker.
+pub(super) const DESCRIPTORS: usize = 4;
 
 /// Listens at a name in the abstract namespace.
 pub(super) fn listen(name: &str) -> io::Result<UnixListener> {

@@ -1,16 +1,18 @@
 //! Where workers come to a box: who is let in, and with which memory.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use weft_wire::Nanos;
+use weft_wire::frame::multicast::{group_of, memory_base};
 use weft_wire::frame::{ETHERNET_LEN, UdpAddr};
 
+use super::cast::CastWriter;
 use super::door::{self, Heard};
-use super::hello::{self, Answer, Hello, Refusal};
+use super::hello::{self, Answer, Hello, ROWS_MAX, Refusal};
 use super::region::Region;
 use super::ring::{Direction, Geometry, Putter, Taker};
 use super::{LINKS_MAX, ShmCounts, ShmError, count};
@@ -30,6 +32,8 @@ pub(super) struct Link {
     /// Its first address; `lanes` UDP ports from there on are its own.
     local: UdpAddr,
     lanes: u16,
+    /// The multicast addresses that it hears.
+    hears: ArrayVec<UdpAddr, ROWS_MAX>,
 }
 
 impl Link {
@@ -37,6 +41,11 @@ impl Link {
     #[inline]
     pub(super) fn owns(&self, addr: UdpAddr) -> bool {
         addr.port().wrapping_sub(self.local.port()) < self.lanes && addr.is_same_host(self.local)
+    }
+
+    /// True when the worker hears this multicast address.
+    pub(super) fn hears(&self, group: UdpAddr) -> bool {
+        self.hears.iter().any(|heard| heard.is_same_host(group))
     }
 
     /// Shows the worker what was put in. If it sleeps it is to be woken, but not for each frame:
@@ -88,18 +97,23 @@ pub(super) struct Entrance {
     /// Of every worker's rings.
     geometry: Geometry,
     mtu: usize,
+    /// Where the multicast addresses of rows begin.
+    pub(super) base: IpAddr,
+    /// By which workers read what is for all.
+    casts: OwnedFd,
     /// Wakes the box.
     box_event: OwnedFd,
     counts: ShmCounts,
 }
 
 impl Entrance {
+    /// Opens the rendezvous; also returns what is for all workers.
     pub(super) fn open(
         addr: SocketAddr,
         mtu: usize,
         waker: &Waker,
         counts: ShmCounts,
-    ) -> Result<Self, ShmError> {
+    ) -> Result<(Self, CastWriter), ShmError> {
         let failed = |attempt| move |source| ShmError::System { addr, attempt, source };
         let listener = door::listen(&hello::rendezvous(addr)).map_err(|source| {
             if source.kind() == std::io::ErrorKind::AddrInUse {
@@ -109,7 +123,11 @@ impl Entrance {
         })?;
         let box_event = waker.share().map_err(failed("copy an eventfd"))?;
         let geometry = Geometry::of(mtu + ETHERNET_LEN);
-        Ok(Self { listener, waiting: ArrayVec::new(), geometry, mtu, box_event, counts })
+        let casts = CastWriter::create(geometry);
+        let (writer, casts) = casts.map_err(failed("take memory for all workers"))?;
+        let (waiting, base) = (ArrayVec::new(), memory_base(addr.ip()));
+        let entrance = Self { listener, waiting, geometry, mtu, base, casts, box_event, counts };
+        Ok((entrance, writer))
     }
 
     /// Lets in at most one worker of those that have come. One whose process has ended makes room
@@ -189,12 +207,14 @@ impl Entrance {
             let (region, fd) = Region::create(self.geometry.region_bytes())?;
             hello::write_header(region.words(), self.geometry, door::own_uid());
             let event = door::event()?;
-            let welcome = Answer::Welcome(self.geometry).emit();
-            door::say(stream, &welcome, &[&fd, &self.box_event, &event])?;
+            let welcome = Answer::Welcome(self.geometry, self.base).emit();
+            door::say(stream, &welcome, &[&fd, &self.casts, &self.box_event, &event])?;
             Ok((region, fd, event))
         };
         let (region, _, event) = memory().map_err(|_| Refusal::Memory)?;
         let region = Arc::new(region);
+        let groups = hello.rows.iter().filter_map(|row| group_of(self.base, *row));
+        let hears = groups.map(|group| SocketAddr::new(group, 0).into()).collect();
         let Caller { stream, .. } = self.waiting.swap_remove(index);
         count(&self.counts.0.joined);
         Ok(Link {
@@ -206,6 +226,7 @@ impl Entrance {
             bursts_owed: 0,
             local: hello.local.into(),
             lanes: hello.lanes,
+            hears,
         })
     }
 

@@ -8,12 +8,14 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrayvec::ArrayVec;
+
 use super::LINKS_MAX;
 use super::ring::Geometry;
 use crate::udp::SOCKETS_MAX;
 
 /// Version of messages and memory.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"weft-shm";
 /// Bytes of each message.
 pub(super) const MESSAGE_LEN: usize = 64;
@@ -28,7 +30,7 @@ pub(super) fn rendezvous(addr: SocketAddr) -> String {
 }
 
 /// A worker asks to be let in.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Hello {
     /// Its configured address, that of lane 0.
     pub(super) local: SocketAddr,
@@ -36,7 +38,12 @@ pub(super) struct Hello {
     pub(super) lanes: u16,
     /// Longest IP packet that it sends.
     pub(super) mtu: u32,
+    /// The rows whose sums for all it hears.
+    pub(super) rows: Rows,
 }
+
+/// Rows of one worker.
+pub(super) type Rows = ArrayVec<u16, ROWS_MAX>;
 
 /// Why a box lets nobody in. The numbers are on the wire.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -94,16 +101,16 @@ impl Refusal {
 }
 
 impl Hello {
-    pub(super) fn emit(self) -> Message {
+    pub(super) fn emit(&self) -> Message {
         let mut message = begin(VERSION);
         message[12..14].copy_from_slice(&self.lanes.to_le_bytes());
         message[14..16].copy_from_slice(&self.local.port().to_le_bytes());
-        let ip = match self.local.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        message[16..32].copy_from_slice(&ip.octets());
+        message[16..32].copy_from_slice(&octets(self.local.ip()));
         message[32..36].copy_from_slice(&self.mtu.to_le_bytes());
+        message[36] = u8::try_from(self.rows.len()).unwrap_or(0);
+        for (bytes, row) in message[ROWS_AT..].chunks_exact_mut(2).zip(&self.rows) {
+            bytes.copy_from_slice(&row.to_le_bytes());
+        }
         message
     }
 
@@ -115,25 +122,27 @@ impl Hello {
             None => return Err(Refusal::Malformed),
         }
         let (lanes, port) = (word16(message, 12), word16(message, 14));
-        let mut octets = [0; 16];
-        octets.copy_from_slice(&message[16..32]);
-        let ip = Ipv6Addr::from(octets).to_canonical();
+        let ip = ip(message, 16);
+        let row_count = usize::from(message[36]);
         let is_sound = port > 0
+            && row_count <= ROWS_MAX
             && (1..=SOCKETS_MAX).contains(&usize::from(lanes))
             && usize::from(port) + usize::from(lanes) <= 1 << 16
             && !ip.is_unspecified();
         if !is_sound {
             return Err(Refusal::Malformed);
         }
-        Ok(Self { local: SocketAddr::new(ip, port), lanes, mtu: word32(message, 32) })
+        let rows = (0..row_count).map(|at| word16(message, ROWS_AT + 2 * at)).collect();
+        Ok(Self { local: SocketAddr::new(ip, port), lanes, mtu: word32(message, 32), rows })
     }
 }
 
 /// The box's answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Answer {
-    /// Come in; the memory comes with this message.
-    Welcome(Geometry),
+    /// Come in; the memory comes with this message. Sums for all members of a row go to addresses
+    /// that begin there.
+    Welcome(Geometry, IpAddr),
     /// No.
     Refused(Refusal),
     /// The box speaks this other version.
@@ -146,10 +155,11 @@ impl Answer {
     pub(super) fn emit(self) -> Message {
         let mut message = begin(VERSION);
         match self {
-            Self::Welcome(geometry) => {
+            Self::Welcome(geometry, base) => {
                 let word = |value: usize| u32::try_from(value).unwrap_or(0).to_le_bytes();
                 message[16..20].copy_from_slice(&word(geometry.frame_len_max));
                 message[20..24].copy_from_slice(&word(geometry.slot_count));
+                message[24..40].copy_from_slice(&octets(base));
             }
             Self::Refused(refusal) => {
                 message[12..16].copy_from_slice(&(refusal as u32).to_le_bytes());
@@ -172,7 +182,8 @@ impl Answer {
         }
         let size = |at| usize::try_from(word32(message, at)).unwrap_or(usize::MAX);
         let geometry = Geometry { frame_len_max: size(16), slot_count: size(20) };
-        if geometry.is_sound() { Self::Welcome(geometry) } else { Self::Malformed }
+        let base = ip(message, 24);
+        if geometry.is_sound() { Self::Welcome(geometry, base) } else { Self::Malformed }
     }
 }
 
@@ -223,6 +234,20 @@ fn version(message: &Message) -> Option<u32> {
     (message[..8] == MAGIC).then(|| word32(message, 8))
 }
 
+/// An address as 16 bytes, and back.
+fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+fn ip(message: &Message, at: usize) -> IpAddr {
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&message[at..at + 16]);
+    Ipv6Addr::from(octets).to_canonical()
+}
+
 fn word16(message: &Message, at: usize) -> u16 {
     u16::from_le_bytes([message[at], message[at + 1]])
 }
@@ -231,6 +256,12 @@ fn word32(message: &Message, at: usize) -> u32 {
     u32::from_le_bytes([message[at], message[at + 1], message[at + 2], message[at + 3]])
 }
 
+/// Most rows of one worker whose sums for all it hears.
+pub(super) const ROWS_MAX: usize = 8;
+/// Where they begin.
+const ROWS_AT: usize = 38;
+
+const _: () = assert!(ROWS_AT + 2 * ROWS_MAX <= MESSAGE_LEN, "a message has room for them");
 const _: () = assert!(LINKS_MAX == 64, "the text of a refusal says how many places there are");
 
 #[cfg(test)]
@@ -240,7 +271,8 @@ mod tests {
     const GEOMETRY: Geometry = Geometry { frame_len_max: 1514, slot_count: 256 };
 
     fn hello(local: &str) -> Hello {
-        Hello { local: local.parse().unwrap(), lanes: 4, mtu: 9000 }
+        let rows = [3, 1023].into_iter().collect();
+        Hello { local: local.parse().unwrap(), lanes: 4, mtu: 9000, rows }
     }
 
     #[test]
@@ -250,7 +282,9 @@ mod tests {
             assert_eq!(Hello::parse(&hello.emit()), Ok(hello));
         }
         let refusals = Refusal::ALL.into_iter().map(Answer::Refused);
-        for answer in refusals.chain([Answer::Welcome(GEOMETRY), Answer::Version(7)]) {
+        let bases = ["239.1.0.0", "ff12::1:0"];
+        let welcomes = bases.map(|base| Answer::Welcome(GEOMETRY, base.parse().unwrap()));
+        for answer in refusals.chain(welcomes).chain([Answer::Version(7)]) {
             assert_eq!(Answer::parse(&answer.emit()), answer);
         }
     }
@@ -258,7 +292,7 @@ mod tests {
     #[test]
     fn another_version_and_nonsense_are_told_apart() {
         let mut message = hello("10.0.0.1:7000").emit();
-        message[8] = 2;
+        message[8] = 1;
         assert_eq!(Hello::parse(&message), Err(Refusal::Version));
         message[0] = 0;
         assert_eq!(Hello::parse(&message), Err(Refusal::Malformed));
@@ -271,6 +305,9 @@ mod tests {
             }
             assert_eq!(Hello::parse(&message), Err(Refusal::Malformed), "{at}");
         }
+        let mut message = hello("10.0.0.1:7000").emit();
+        message[36] = u8::try_from(ROWS_MAX + 1).unwrap();
+        assert_eq!(Hello::parse(&message), Err(Refusal::Malformed), "more rows than there is room");
         assert_eq!(Answer::parse(&[0; MESSAGE_LEN]), Answer::Malformed);
     }
 
@@ -279,7 +316,10 @@ mod tests {
         for (frame_len_max, slot_count) in
             [(13, 256), (65_550, 256), (1514, 0), (1514, 100), (1514, 32), (1514, 2048)]
         {
-            let answer = Answer::Welcome(Geometry { frame_len_max, slot_count });
+            let answer = Answer::Welcome(
+                Geometry { frame_len_max, slot_count },
+                "239.1.0.0".parse().unwrap(),
+            );
             assert_eq!(Answer::parse(&answer.emit()), Answer::Malformed, "{answer:?}");
         }
     }

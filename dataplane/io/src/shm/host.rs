@@ -6,12 +6,15 @@
 //! other, for they take turns to come first; one worker's full ring holds up nobody else: its frame
 //! is lost, as at a switch, and counted.
 
-use std::net::SocketAddr;
+mod send;
+
+use std::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
 use weft_wire::Nanos;
 use weft_wire::frame::{Datagram, ETHERNET_LEN};
 
+use super::cast::CastWriter;
 use super::entrance::{Entrance, Link};
 use super::ring::{Broken, Taken};
 use super::{LINKS_MAX, LOOK_NS, ShmCounts, ShmError, count};
@@ -25,6 +28,9 @@ pub struct ShmHost<P: Port> {
     inner: P,
     /// None: it is the inner port alone.
     entrance: Option<Entrance>,
+    /// What goes to all workers, and whether the inner port's are to hear it, too.
+    casts: Option<CastWriter>,
+    has_inner_casts: bool,
     links: Vec<Link>,
     counts: ShmCounts,
     stats: PortStats,
@@ -48,6 +54,7 @@ pub struct ShmHost<P: Port> {
 
 impl<P: Port> ShmHost<P> {
     /// Opens the rendezvous of a box at `addr`, whose other workers come through `inner`.
+    /// Multicast addresses of its rows are those that stay in memory ([`weft_wire::frame::multicast::memory_base`]).
     ///
     /// # Errors
     /// [`ShmError`], one line that says what to do.
@@ -61,7 +68,8 @@ impl<P: Port> ShmHost<P> {
             source: std::io::ErrorKind::Other.into(),
         })?;
         let (mtu, counts) = (host.info.mtu, host.counts.clone());
-        host.entrance = Some(Entrance::open(addr, mtu, &waker, counts)?);
+        let (entrance, casts) = Entrance::open(addr, mtu, &waker, counts)?;
+        (host.entrance, host.casts) = (Some(entrance), Some(casts));
         host.info.driver.push_str("+shm");
         host.links.reserve(LINKS_MAX);
         host.waker = (!has_own).then_some(waker);
@@ -75,6 +83,8 @@ impl<P: Port> ShmHost<P> {
             info: inner.info(),
             inner,
             entrance: None,
+            casts: None,
+            has_inner_casts: false,
             links: Vec::new(),
             counts: ShmCounts::default(),
             stats: PortStats::default(),
@@ -95,6 +105,17 @@ impl<P: Port> ShmHost<P> {
     #[must_use]
     pub fn recycling(mut self, is_recycling: bool) -> Self {
         self.is_recycling = is_recycling;
+        self
+    }
+
+    /// Multicast addresses of rows begin with `base`, if there is one, and what goes there also
+    /// leaves by the inner port.
+    #[must_use]
+    pub fn with_multicast(mut self, base: Option<IpAddr>) -> Self {
+        if let (Some(base), Some(entrance)) = (base, &mut self.entrance) {
+            entrance.base = base;
+            self.has_inner_casts = true;
+        }
         self
     }
 
@@ -141,53 +162,53 @@ impl<P: Port> ShmHost<P> {
         self.note_links();
     }
 
-    /// Takes frames of all links in turn.
+    /// Takes frames of all links, one of each in turn: those for one sum then follow each other, and
+    /// are still in cache when they are added.
     fn receive(&mut self, rx: &mut Burst<P::Frame>) -> usize {
         let before = rx.len();
-        for _ in 0..self.links.len() {
-            if rx.is_full() || self.links.is_empty() {
-                break;
-            }
+        let mut silent = 0;
+        while silent < self.links.len() && !rx.is_full() {
             let index = self.next_link % self.links.len();
             self.next_link = index + 1;
-            if self.receive_from(index, rx) == Err(Broken) {
-                self.give_up(index);
+            match self.receive_from(index, rx) {
+                Ok(true) => silent = 0,
+                Ok(false) => silent += 1,
+                Err(Broken) => self.give_up(index),
             }
+        }
+        for link in &mut self.links {
+            link.up.release();
         }
         rx.len() - before
     }
 
-    fn receive_from(&mut self, index: usize, rx: &mut Burst<P::Frame>) -> Result<(), Broken> {
+    /// Takes a frame of a link; false when nothing was there, or no buffer for it.
+    fn receive_from(&mut self, index: usize, rx: &mut Burst<P::Frame>) -> Result<bool, Broken> {
         let link = &mut self.links[index];
-        while !rx.is_full() && link.up.has_frames()? {
-            // The inner port counts that it has none.
-            let spare = self.spare.pop().or_else(|| self.inner.alloc());
-            let Some(mut frame) = spare else { break };
-            match link.up.take(frame.buffer_mut())? {
-                Taken::Frame(len) => {
-                    frame.set_len(len);
-                    let bytes = frame.as_ref();
-                    let is_own = Datagram::find(bytes).is_ok_and(|it| link.owns(it.source(bytes)));
-                    if is_own {
-                        self.stats.rx_packets += 1;
-                        self.stats.rx_bytes += len as u64;
-                        rx.push(frame);
-                    } else {
-                        count(&self.counts.0.bad_source);
-                        self.stats.rx_errors += 1;
-                    }
-                }
-                Taken::Refused => {
-                    frame.renew();
-                    drop(self.spare.try_push(frame));
-                    count(&self.counts.0.bad_length);
-                    self.stats.rx_errors += 1;
-                }
-                Taken::Empty => break,
-            }
+        if !link.up.has_frames()? {
+            return Ok(false);
         }
-        link.up.release();
-        Ok(())
+        // The inner port counts that it has none.
+        let spare = self.spare.pop().or_else(|| self.inner.alloc());
+        let Some(mut frame) = spare else { return Ok(false) };
+        let Taken::Frame(len) = link.up.take(frame.buffer_mut())? else {
+            frame.renew();
+            drop(self.spare.try_push(frame));
+            count(&self.counts.0.bad_length);
+            self.stats.rx_errors += 1;
+            return Ok(true);
+        };
+        frame.set_len(len);
+        let bytes = frame.as_ref();
+        if Datagram::find(bytes).is_ok_and(|it| link.owns(it.source(bytes))) {
+            self.stats.rx_packets += 1;
+            self.stats.rx_bytes += len as u64;
+            rx.push(frame);
+        } else {
+            count(&self.counts.0.bad_source);
+            self.stats.rx_errors += 1;
+        }
+        Ok(true)
     }
 
     /// Wakes the workers that have something to do.
@@ -195,57 +216,6 @@ impl<P: Port> ShmHost<P> {
         for link in &mut self.links {
             link.wake();
         }
-    }
-
-    /// The link of this frame's addressee; most often the one after `hint`.
-    fn link_of(&self, frame: &[u8], hint: usize) -> Option<usize> {
-        let target = Datagram::find(frame).ok()?.target(frame);
-        let count = self.links.len();
-        (hint..hint + count).map(|at| at % count).find(|at| self.links[*at].owns(target))
-    }
-
-    /// Sends what is a worker's; what is left is the inner port's, in order.
-    fn send_shared(&mut self, tx: &mut Burst<P::Frame>) -> usize {
-        let mut left = Burst::new();
-        let mut done = Burst::new();
-        let mut touched = 0_u64;
-        let mut hint = 0;
-        let mut broken = None;
-        for frame in tx.drain(..) {
-            let bytes = frame.as_ref();
-            let Some(index) = self.link_of(bytes, hint) else {
-                left.push(frame);
-                continue;
-            };
-            hint = index + 1;
-            match self.links[index].down.put(bytes) {
-                Ok(true) => {
-                    self.stats.tx_packets += 1;
-                    self.stats.tx_bytes += bytes.len() as u64;
-                    touched |= 1 << index;
-                }
-                Ok(false) => {
-                    count(&self.counts.0.ring_full);
-                    self.stats.tx_errors += 1;
-                }
-                Err(Broken) => {
-                    broken = Some(index);
-                    self.stats.tx_errors += 1;
-                }
-            }
-            done.push(frame);
-        }
-        let sent = done.len();
-        self.free(&mut done);
-        *tx = left;
-        while touched != 0 {
-            self.links[touched.trailing_zeros() as usize].publish();
-            touched &= touched - 1;
-        }
-        if let Some(index) = broken {
-            self.give_up(index);
-        }
-        sent
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Invariants: a region never shrinks under its mapping, for it is sealed before anybody maps it
 //! and its seals are checked, so a peer cannot make an access fault; all access is atomic, word by
-//! word, so whatever the other process does to the memory is a value and never undefined behaviour.
+//! word, or a copy by the CPU that the compiler knows nothing of, so whatever the other process does
+//! to the memory is a value and never undefined behaviour.
 //! Source: memfd_create(2), fcntl(2) on seals.
 #![allow(unsafe_code, reason = "memory shared with another process has to be mapped")]
 
@@ -39,16 +40,33 @@ impl Region {
     /// Makes zeroed memory of at least `len_bytes` and seals its size; returns it with the
     /// descriptor by which another process may map it.
     pub(super) fn create(len_bytes: usize) -> io::Result<(Self, OwnedFd)> {
-        let fd = memfd_create("weft", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
-        let len = i64::try_from(len_bytes).map_err(io::Error::other)?;
-        ftruncate(&fd, len)?;
+        let fd = sized(len_bytes)?;
         fcntl(&fd, FcntlArg::F_ADD_SEALS(sealed() | SealFlag::F_SEAL_SEAL))?;
         Ok((Self::map(fd.as_fd(), len_bytes)?, fd))
+    }
+
+    /// As [`Region::create`], for memory that others may read and nobody else may write.
+    pub(super) fn create_to_show(len_bytes: usize) -> io::Result<(Self, OwnedFd)> {
+        let fd = sized(len_bytes)?;
+        fcntl(&fd, FcntlArg::F_ADD_SEALS(sealed()))?;
+        let region = Self::map(fd.as_fd(), len_bytes)?;
+        let seals = SealFlag::F_SEAL_FUTURE_WRITE | SealFlag::F_SEAL_SEAL;
+        fcntl(&fd, FcntlArg::F_ADD_SEALS(seals))?;
+        Ok((region, fd))
     }
 
     /// Maps memory that another process made; refuses what it could still shrink, and what is not
     /// `len_bytes` long.
     pub(super) fn map(fd: BorrowedFd<'_>, len_bytes: usize) -> io::Result<Self> {
+        Self::map_as(fd, len_bytes, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)
+    }
+
+    /// As [`Region::map`], of memory that is only read: a write to it is a fault.
+    pub(super) fn map_to_read(fd: BorrowedFd<'_>, len_bytes: usize) -> io::Result<Self> {
+        Self::map_as(fd, len_bytes, ProtFlags::PROT_READ)
+    }
+
+    fn map_as(fd: BorrowedFd<'_>, len_bytes: usize, protection: ProtFlags) -> io::Result<Self> {
         let refused = |problem| io::Error::new(io::ErrorKind::InvalidData, problem);
         let seals = SealFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GET_SEALS)?);
         if !seals.contains(sealed()) {
@@ -61,7 +79,6 @@ impl Region {
         let Some(len) = NonZeroUsize::new(word_count * WORD_LEN) else {
             return Err(refused("it is empty"));
         };
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // The pages are made now, not when a frame first needs them.
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory in use.
@@ -86,6 +103,75 @@ impl Drop for Region {
     }
 }
 
+/// Copies `bytes` into the first of these words, in one piece.
+///
+/// # Panics
+/// If they do not fit.
+#[inline]
+pub(super) fn write(words: &[AtomicU64], bytes: &[u8]) {
+    assert!(bytes.len() <= size_of_val(words), "they fit");
+    // SAFETY: the words are `bytes.len()` writable bytes or more (checked above), atomics, so that
+    // a shared reference allows to write them, and apart from `bytes`, which is no atomic.
+    unsafe { copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), bytes.len()) };
+}
+
+/// Copies the first of these words to `bytes`.
+///
+/// # Panics
+/// If there are fewer.
+#[inline]
+pub(super) fn read(words: &[AtomicU64], bytes: &mut [u8]) {
+    assert!(bytes.len() <= size_of_val(words), "they are there");
+    // SAFETY: the words are `bytes.len()` readable bytes or more (checked above), and apart from
+    // `bytes`, which is borrowed alone.
+    unsafe { copy(bytes.as_mut_ptr(), words.as_ptr().cast(), bytes.len()) };
+}
+
+/// Copies bytes of which one side is shared memory. Word by word, as atomics are, each store to a
+/// line that another core has waits for it, a few lines at a time; the CPU's own copy does not.
+///
+/// # Safety
+/// `to` is valid for writes of `len` bytes, `from` for reads, and they do not overlap. Others may
+/// change the shared one meanwhile: then any bytes come of it.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: `rep movsb` reads and writes what the caller says, forwards, for the direction flag
+    // is clear at every call (System V ABI). Memory that changes meanwhile is no matter to it, and
+    // the compiler sees neither side's bytes.
+    unsafe {
+        std::arch::asm!(
+            "rep movsb",
+            inout("rcx") len => _,
+            inout("rdi") to => _,
+            inout("rsi") from => _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// As above, word by word.
+///
+/// # Safety
+/// As above.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    #[repr(C, packed)]
+    struct Word(u64);
+    let words = len / WORD_LEN;
+    for at in 0..words {
+        let (to, from) = (to.cast::<Word>(), from.cast::<Word>());
+        // SAFETY: word `at` ends at or below `len`, up to which both are valid, and `Word` has no
+        // alignment. A volatile access is made as it is written, whatever others do to the memory.
+        unsafe { to.add(at).write_volatile(from.add(at).read_volatile()) };
+    }
+    for at in words * WORD_LEN..len {
+        // SAFETY: as above, of a byte.
+        unsafe { to.add(at).write_volatile(from.add(at).read_volatile()) };
+    }
+}
+
 /// Takes descriptors that a message has brought.
 pub(super) fn own(received: &[RawFd]) -> Vec<OwnedFd> {
     let own = |fd: &RawFd| {
@@ -94,6 +180,13 @@ pub(super) fn own(received: &[RawFd]) -> Vec<OwnedFd> {
         unsafe { OwnedFd::from_raw_fd(*fd) }
     };
     received.iter().map(own).collect()
+}
+
+/// A memory file of this length.
+fn sized(len_bytes: usize) -> io::Result<OwnedFd> {
+    let fd = memfd_create("weft", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    ftruncate(&fd, i64::try_from(len_bytes).map_err(io::Error::other)?)?;
+    Ok(fd)
 }
 
 /// What keeps a size as it is.

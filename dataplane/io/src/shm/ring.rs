@@ -10,12 +10,14 @@
 //! woken only when it has said that it sleeps. Source: the single-producer single-consumer ring of
 //! L. Lamport, with each side's index in a line of its own.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use weft_wire::frame::ETHERNET_LEN;
 
-use super::region::{Region, WORD_LEN};
+use super::cast::CastReader;
+use super::region::{self, Region, WORD_LEN};
 
 /// How many frames a ring holds, and how long they may be. Both sides keep their own copy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,6 +55,21 @@ impl Geometry {
 
     fn ring_words(self) -> usize {
         INDEX_LINES * LINE_WORDS + self.slot_count * self.slot_words()
+    }
+
+    /// Bytes of the memory for what goes to all workers.
+    pub(super) fn cast_bytes(self) -> usize {
+        (HEADER_WORDS + self.slot_count * self.slot_words()) * WORD_LEN
+    }
+
+    /// Words of that memory in which the frame with this number lies.
+    pub(super) fn cast_slot(self, number: u64) -> Range<usize> {
+        let first = HEADER_WORDS + self.slot_index(number) * self.slot_words();
+        first..first + self.slot_words()
+    }
+
+    fn slot_index(self, number: u64) -> usize {
+        usize::try_from(number & (self.slot_count as u64 - 1)).unwrap_or(0)
     }
 
     /// Bytes of a region with a ring in each direction.
@@ -124,6 +141,25 @@ impl Putter {
     /// Copies a frame in; false when the ring is full. The taker sees it after
     /// [`Putter::publish`].
     pub(super) fn put(&mut self, frame: &[u8]) -> Result<bool, Broken> {
+        debug_assert!(frame.len() <= self.geometry.frame_len_max, "the port has compared them");
+        let Some(slot) = self.next_slot()? else { return Ok(false) };
+        slot[0].store(frame.len() as u64, Ordering::Relaxed);
+        region::write(&slot[1..], frame);
+        self.head = self.head.wrapping_add(1);
+        Ok(true)
+    }
+
+    /// As [`Putter::put`], of the frame with this number that all workers may read.
+    pub(super) fn put_cast(&mut self, number: u64, len: usize) -> Result<bool, Broken> {
+        let Some(slot) = self.next_slot()? else { return Ok(false) };
+        slot[0].store(CAST | len as u64, Ordering::Relaxed);
+        slot[1].store(number, Ordering::Relaxed);
+        self.head = self.head.wrapping_add(1);
+        Ok(true)
+    }
+
+    /// The slot that the next frame comes into; `None` when the ring is full.
+    fn next_slot(&mut self) -> Result<Option<&[AtomicU64]>, Broken> {
         let slot_count = self.geometry.slot_count as u64;
         if self.head.wrapping_sub(self.tail_seen) >= slot_count {
             let tail = self.region.words()[self.place.tail].load(Ordering::Acquire);
@@ -132,15 +168,10 @@ impl Putter {
             }
             self.tail_seen = tail;
             if self.head.wrapping_sub(tail) == slot_count {
-                return Ok(false);
+                return Ok(None);
             }
         }
-        debug_assert!(frame.len() <= self.geometry.frame_len_max, "the port has compared them");
-        let slot = slot(&self.region, self.geometry, self.place, self.head);
-        slot[0].store(frame.len() as u64, Ordering::Relaxed);
-        copy_in(&slot[1..], frame);
-        self.head = self.head.wrapping_add(1);
-        Ok(true)
+        Ok(Some(slot(&self.region, self.geometry, self.place, self.head)))
     }
 
     /// Shows the taker what was put in; true when it sleeps and has to be woken.
@@ -170,12 +201,20 @@ pub(super) struct Taker {
     released: u64,
     /// The putter's index when it was last looked at.
     head_seen: u64,
+    /// What goes to all workers, for one of them.
+    casts: Option<CastReader>,
 }
 
 impl Taker {
     pub(super) fn new(region: Arc<Region>, geometry: Geometry, direction: Direction) -> Self {
         let place = geometry.place(direction);
-        Self { region, geometry, place, tail: 0, released: 0, head_seen: 0 }
+        Self { region, geometry, place, tail: 0, released: 0, head_seen: 0, casts: None }
+    }
+
+    /// Also takes what goes to all workers.
+    pub(super) fn with_casts(mut self, casts: CastReader) -> Self {
+        self.casts = Some(casts);
+        self
     }
 
     /// True when a frame is there, as far as the memory says. Looks at it anew.
@@ -198,12 +237,22 @@ impl Taker {
         }
         let slot = slot(&self.region, self.geometry, self.place, self.tail);
         self.tail = self.tail.wrapping_add(1);
-        let len = usize::try_from(slot[0].load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let word = slot[0].load(Ordering::Relaxed);
+        let casts = self.casts.as_ref().filter(|_| word & CAST != 0);
+        let len = if casts.is_some() { word & !CAST } else { word };
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
         let longest = self.geometry.frame_len_max.min(buffer.len());
         if !(ETHERNET_LEN..=longest).contains(&len) {
             return Ok(Taken::Refused);
         }
-        copy_out(&slot[1..], &mut buffer[..len]);
+        let buffer = &mut buffer[..len];
+        match casts {
+            Some(casts) if !casts.take(slot[1].load(Ordering::Relaxed), buffer) => {
+                return Ok(Taken::Refused);
+            }
+            Some(_) => {}
+            None => region::read(&slot[1..], buffer),
+        }
         Ok(Taken::Frame(len))
     }
 
@@ -231,45 +280,12 @@ impl Taker {
 /// The slot of the frame with this number.
 #[inline]
 fn slot(region: &Region, geometry: Geometry, place: Place, number: u64) -> &[AtomicU64] {
-    let index = usize::try_from(number & (geometry.slot_count as u64 - 1)).unwrap_or(0);
     let words = geometry.slot_words();
-    &region.words()[place.first_slot + index * words..][..words]
+    &region.words()[place.first_slot + geometry.slot_index(number) * words..][..words]
 }
 
-#[inline]
-fn copy_in(slot: &[AtomicU64], frame: &[u8]) {
-    // A line at a time: compilers leave atomics as they find them.
-    let (lines, rest) = frame.as_chunks::<LINE_LEN>();
-    let (places, _) = slot.as_chunks::<LINE_WORDS>();
-    for (places, line) in places.iter().zip(lines) {
-        let (words, _) = line.as_chunks::<WORD_LEN>();
-        for (place, word) in places.iter().zip(words) {
-            place.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
-        }
-    }
-    for (place, bytes) in slot[lines.len() * LINE_WORDS..].iter().zip(rest.chunks(WORD_LEN)) {
-        let mut word = [0; WORD_LEN];
-        word[..bytes.len()].copy_from_slice(bytes);
-        place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
-    }
-}
-
-#[inline]
-fn copy_out(slot: &[AtomicU64], frame: &mut [u8]) {
-    let (lines, rest) = frame.as_chunks_mut::<LINE_LEN>();
-    let (places, _) = slot.as_chunks::<LINE_WORDS>();
-    for (places, line) in places.iter().zip(&mut *lines) {
-        let (words, _) = line.as_chunks_mut::<WORD_LEN>();
-        for (place, word) in places.iter().zip(words) {
-            *word = place.load(Ordering::Relaxed).to_ne_bytes();
-        }
-    }
-    for (place, bytes) in slot[lines.len() * LINE_WORDS..].iter().zip(rest.chunks_mut(WORD_LEN)) {
-        let word = place.load(Ordering::Relaxed).to_ne_bytes();
-        bytes.copy_from_slice(&word[..bytes.len()]);
-    }
-}
-
+/// With the length of a frame: it lies where all workers may read it, and its number comes next.
+const CAST: u64 = 1 << 63;
 /// Longest frame: an IP packet of 65,535 bytes and its Ethernet header.
 pub(super) const FRAME_LEN_MAX: usize = 65_535 + ETHERNET_LEN;
 /// What a ring takes of a cache, about.
@@ -277,9 +293,8 @@ const RING_BYTES: usize = 512 << 10;
 /// Fewest and most frames of a ring: two bursts, and eight windows of a lane.
 const SLOTS_MIN: usize = 64;
 const SLOTS_MAX: usize = 1024;
-/// Words of a cache line, and its bytes.
+/// Words of a cache line.
 const LINE_WORDS: usize = 8;
-const LINE_LEN: usize = LINE_WORDS * WORD_LEN;
 /// Lines of head, tail and sleeper, each with a neighbour that prefetchers may fetch beside it.
 const INDEX_LINES: usize = 6;
 /// Words in front of the rings: a page, for the header and what may come.

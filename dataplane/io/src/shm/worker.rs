@@ -5,23 +5,25 @@
 //! wrong and calls again, for the worker's engine knows what to do about a box that is silent, and
 //! about one that has begun anew.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use weft_wire::Nanos;
 use weft_wire::frame::ETHERNET_LEN;
+use weft_wire::frame::multicast::group_of;
 
 use super::ShmError;
 #[cfg(doc)]
 use super::ShmHost;
 use super::connection::{Shared, call, hear, join, sleep};
 use super::door;
-use super::hello::{self, Hello, Message};
+use super::hello::{self, Hello, Message, ROWS_MAX};
 use super::ring::{Broken, FRAME_LEN_MAX, Taken, Taker};
-use crate::pool::{Pool, PoolFrame};
+use crate::pool::PoolFrame;
 use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
 use crate::rest::Yielding;
+use crate::supply::Supply;
 use crate::udp::{SOCKETS_MAX, pseudo_mac};
 use crate::wake::yield_core;
 
@@ -38,16 +40,18 @@ pub struct ShmConfig {
     pub mtu: usize,
     /// Buffers in the pool, each of `mtu + 14` bytes.
     pub frame_count: usize,
+    /// Rows whose sums for all this worker hears, eight at most: those of its job.
+    pub rows: Vec<u16>,
     /// How long the box may take to answer at its rendezvous.
     pub timeout: Duration,
 }
 
 impl ShmConfig {
-    /// One lane, Ethernet's MTU of 1500, 256 frames, an answer within 2 s.
+    /// One lane, Ethernet's MTU of 1500, 256 frames, no rows, an answer within 2 s.
     #[must_use]
     pub fn new(local: SocketAddr, target: SocketAddr) -> Self {
         let timeout = Duration::from_secs(2);
-        Self { local, lanes: 1, target, mtu: 1500, frame_count: 256, timeout }
+        Self { local, lanes: 1, target, mtu: 1500, frame_count: 256, rows: Vec::new(), timeout }
     }
 
     fn problem(&self) -> Option<&'static str> {
@@ -61,6 +65,8 @@ impl ShmConfig {
             Some("its lanes would pass port 65535: choose a lower port")
         } else if !(576..=FRAME_LEN_MAX - ETHERNET_LEN).contains(&self.mtu) {
             Some("the MTU must be from 576 to 65535")
+        } else if self.rows.len() > ROWS_MAX {
+            Some("a worker hears eight rows at most")
         } else {
             None
         }
@@ -69,7 +75,8 @@ impl ShmConfig {
     pub(super) fn hello(&self) -> Message {
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         let lanes = u16::try_from(self.lanes).unwrap_or(u16::MAX);
-        Hello { local: self.local, lanes, mtu: number(self.mtu) }.emit()
+        let rows = self.rows.iter().copied().take(ROWS_MAX).collect();
+        Hello { local: self.local, lanes, mtu: number(self.mtu), rows }.emit()
     }
 }
 
@@ -78,14 +85,14 @@ impl ShmConfig {
 pub struct ShmPort {
     config: ShmConfig,
     state: State,
-    pool: Pool,
+    supply: Supply,
     info: PortInfo,
     stats: PortStats,
     yielding: Yielding,
-    /// Empty frames whose memory is warm.
-    spare: Burst<PoolFrame>,
     /// Times that the box was found again.
     rejoined: u64,
+    /// Where the multicast addresses of the box's rows began when it was found first.
+    base: IpAddr,
 }
 
 /// How far the way to the box is.
@@ -122,8 +129,9 @@ impl ShmPort {
             sleep(&[&stream], left);
         };
         Ok(Self {
+            base: shared.base,
             state: State::Joined(Box::new(shared)),
-            pool: Pool::new(config.frame_count, config.mtu + ETHERNET_LEN),
+            supply: Supply::new(config.frame_count, config.mtu + ETHERNET_LEN),
             info: PortInfo {
                 name: config.local.to_string(),
                 driver: "shm".to_owned(),
@@ -133,7 +141,6 @@ impl ShmPort {
             stats: PortStats::default(),
             yielding: Yielding::default(),
             config: config.clone(),
-            spare: Burst::new(),
             rejoined: 0,
         })
     }
@@ -190,9 +197,7 @@ impl Port for ShmPort {
             return 0;
         };
         let before = rx.len();
-        let (pool, spare) = (&self.pool, &mut self.spare);
-        let mut alloc = || spare.pop().or_else(|| pool.alloc());
-        let taken = take_burst(&mut shared.down, &mut alloc, &mut self.stats, rx);
+        let taken = take_burst(&mut shared.down, &mut self.supply, &mut self.stats, rx);
         if taken == Err(Broken) {
             shared.is_over = true;
         }
@@ -238,18 +243,18 @@ impl Port for ShmPort {
         if shared.up.publish() {
             door::ring(&shared.box_event);
         }
-        for mut frame in tx.drain(..count) {
-            frame.renew();
-            // What there is no room for goes back to the pool.
-            drop(self.spare.try_push(frame));
-        }
+        tx.drain(..count).for_each(|frame| self.supply.keep(frame));
         count
     }
 
     fn alloc(&mut self) -> Option<PoolFrame> {
-        let frame = self.spare.pop().or_else(|| self.pool.alloc());
+        let frame = self.supply.alloc();
         self.stats.rx_nombuf += u64::from(frame.is_none());
         frame
+    }
+
+    fn free(&mut self, frames: &mut Burst<PoolFrame>) {
+        frames.drain(..).for_each(|frame| self.supply.keep(frame));
     }
 
     fn info(&self) -> PortInfo {
@@ -258,6 +263,14 @@ impl Port for ShmPort {
 
     fn stats(&self) -> PortStats {
         self.stats
+    }
+
+    fn multicast_base(&self) -> Option<IpAddr> {
+        Some(self.base)
+    }
+
+    fn hears(&self, group: IpAddr) -> bool {
+        self.config.rows.iter().any(|row| group_of(self.base, *row) == Some(group))
     }
 
     fn wait(&mut self, timeout_ns: u64) {
@@ -276,12 +289,12 @@ impl Port for ShmPort {
 /// Takes frames out until the burst is full or nothing is left.
 fn take_burst(
     ring: &mut Taker,
-    alloc: &mut impl FnMut() -> Option<PoolFrame>,
+    supply: &mut Supply,
     stats: &mut PortStats,
     rx: &mut Burst<PoolFrame>,
 ) -> Result<(), Broken> {
     while !rx.is_full() && ring.has_frames()? {
-        let Some(mut frame) = alloc() else {
+        let Some(mut frame) = supply.alloc() else {
             stats.rx_nombuf += 1;
             break;
         };
@@ -292,7 +305,10 @@ fn take_burst(
                 stats.rx_bytes += len as u64;
                 rx.push(frame);
             }
-            Taken::Refused => stats.rx_errors += 1,
+            Taken::Refused => {
+                stats.rx_errors += 1;
+                supply.keep(frame);
+            }
             Taken::Empty => break,
         }
     }

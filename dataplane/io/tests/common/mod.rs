@@ -1,6 +1,8 @@
 //! Frames for the ports' tests.
 #![allow(dead_code, reason = "each test file uses its share")]
 
+pub(crate) mod shm;
+
 use std::net::SocketAddr;
 
 use weft_io::udp::pseudo_mac;

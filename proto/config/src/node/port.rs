@@ -5,6 +5,7 @@ use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use weft_wire::MacAddr;
+use weft_wire::frame::multicast::memory_base;
 
 use super::{HostAddr, address, defaults};
 
@@ -87,6 +88,13 @@ pub enum Io {
 }
 
 impl PortSection {
+    /// Where the multicast addresses of rows begin: as configured, else those that stay in the
+    /// memory that the box shares, if it does.
+    #[must_use]
+    pub fn multicast_base(&self) -> Option<IpAddr> {
+        self.multicast.or_else(|| self.shm.then(|| memory_base(self.ip.ip)))
+    }
+
     /// True for a port that takes packets from a socket of the kernel by system calls: who waits
     /// for one is woken at once, and a checksum that was left to hardware is only made if the port
     /// was told so at its start.

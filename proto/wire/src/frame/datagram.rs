@@ -3,7 +3,7 @@
 //! [`Datagram::find`] makes all checks; addresses are read only when asked for, and compared as
 //! [`UdpAddr`], two words, instead of the enums of `core::net`.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
     ECN_CE, ETHERNET_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN,
@@ -198,6 +198,12 @@ impl UdpAddr {
     #[must_use]
     pub fn is_same_host(self, other: Self) -> bool {
         self.ip == other.ip
+    }
+
+    /// True when it is no host's address.
+    #[must_use]
+    pub fn is_multicast(self) -> bool {
+        Ipv6Addr::from_bits(self.ip).to_canonical().is_multicast()
     }
 }
 

@@ -40,6 +40,17 @@ pub fn group_of(base: IpAddr, row: u16) -> Option<IpAddr> {
     above(row).filter(|_| row < ROWS)
 }
 
+/// Where a box's multicast addresses begin in the memory that it shares with the workers of its
+/// host, unless its configuration says otherwise: of this family, and of a scope that no router
+/// forwards (RFC 2365, RFC 7346).
+#[must_use]
+pub fn memory_base(family: IpAddr) -> IpAddr {
+    match family {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::new(239, 255, 87, 0)),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::new(0xff11, 0, 0, 0, 0, 0, 0x5745, 0)),
+    }
+}
+
 /// The Ethernet address of a multicast address: 01:00:5e and the low 23 bits (RFC 1112, 6.4), or
 /// 33:33 and the low 32 bits (RFC 2464, 7).
 #[must_use]
@@ -89,6 +100,15 @@ mod tests {
             assert_eq!(group_of(ip(base), 0), None, "{base}");
         }
         assert_eq!(group_of(ip("239.87.69.0"), 1024), None);
+    }
+
+    #[test]
+    fn memory_has_addresses_for_all_rows() {
+        for family in ["10.0.0.1", "fd00::1"] {
+            let base = memory_base(ip(family));
+            assert_eq!(base.is_ipv4(), ip(family).is_ipv4());
+            assert!(group_of(base, 0).is_some() && group_of(base, 1023).is_some(), "{base}");
+        }
     }
 
     #[test]

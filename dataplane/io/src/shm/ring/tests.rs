@@ -48,6 +48,14 @@ fn what_is_put_in_comes_out_once_it_is_published() {
 }
 
 #[test]
+fn who_hears_nothing_refuses_what_is_for_all() {
+    let (_, mut putter, mut taker) = pair();
+    assert_eq!(putter.put_cast(0, 60), Ok(true));
+    putter.publish();
+    assert_eq!(take(&mut taker), Err(Taken::Refused));
+}
+
+#[test]
 fn a_full_ring_takes_no_more_until_slots_are_released() {
     let (_, mut putter, mut taker) = pair();
     for _ in 0..64 {
