@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use weft_engine::role::worker::{BATCH_MAX, Event, LeaseInfo, RoundError, Worker, WorkerStats};
 use weft_io::{BURST_MAX, Port, RUN_BYTES_MAX};
-use weft_wire::header::Operation;
+use weft_kernel::crc32c_blank;
+use weft_wire::header::{CRC_AT, Operation};
 
 use crate::config::{Config, Numbers};
 use crate::error::Error;
@@ -34,7 +35,7 @@ impl Group {
             let mut worker = config.worker(row, operation, mac)?;
             worker.batch_bytes = batch_bytes;
             worker.multicast = config.group_of(row).filter(|group| io.port.hears(*group));
-            Worker::new(worker, weft_kernel::crc32c, seed, now).map_err(Error::Session)
+            Worker::new(worker, crc32c_blank::<CRC_AT>, seed, now).map_err(Error::Session)
         };
         let mut data = worker(config.row, Operation::Sum, seed)?;
         let mut exponents = match config.numbers {

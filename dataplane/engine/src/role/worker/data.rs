@@ -322,14 +322,15 @@ fn check_row(header: &Header, lease: &LeaseInfo, lane: u16) -> Result<(), Refusa
 
 /// Checks the CRC where there is one, and that what protects the row is there.
 pub(super) fn check_integrity(
-    frame: &mut [u8],
+    frame: &[u8],
     udp: &Udp,
     integrity: Integrity,
     ctx: &Shared,
 ) -> Result<(), Refusal> {
-    let mut packet = Packet::new_unchecked(&mut frame[udp.payload_range()]);
+    let datagram = &frame[udp.payload_range()];
+    let packet = Packet::new_unchecked(datagram);
     let good = if packet.crc() != 0 {
-        packet.verify_crc(ctx.crc32c)
+        packet.has_crc((ctx.crc32c)(datagram))
     } else {
         match integrity {
             Integrity::Crc32c => false,
