@@ -12,12 +12,12 @@ use weft_engine::role::worker::{ChunkMeta, Event, Payload, Worker};
 use weft_io::memory::{MemoryPort, hub};
 use weft_io::pool::PoolFrame;
 use weft_io::{Burst, Frame, Port, forward_port};
-use weft_kernel::{Kernels, crc32c};
+use weft_kernel::{Kernels, crc32c_blank};
 use weft_lane::AggregatorLane;
 use weft_sim::allreduce::scenario::{Kind, Scenario};
 use weft_sim::allreduce::topology;
 use weft_wire::Nanos;
-use weft_wire::header::Flags;
+use weft_wire::header::{CRC_AT, Flags};
 
 /// Contributes the chunk's number, counts sums.
 struct Numbers {
@@ -128,7 +128,7 @@ fn serve(recycles: bool) {
         .zip(placements)
         .map(|(port, (index, placement))| {
             let config = topology::worker_config(&scenario, index, placement);
-            let worker = Worker::new(config, crc32c, 10 + index as u64, Nanos(0));
+            let worker = Worker::new(config, crc32c_blank::<CRC_AT>, 10 + index as u64, Nanos(0));
             let workers = u32::try_from(scenario.workers).expect("few");
             let data = Numbers { sums: 0, workers };
             Member { worker: worker.expect("IPv4 both"), port, data, rounds: 0 }

@@ -6,8 +6,9 @@ use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::worker::{ChunkMeta, Event, Payload, Worker, WorkerConfig};
 use weft_engine::table::{BoxConfig, RowConfig};
 use weft_io::{Burst, Frame, Port};
+use weft_kernel::crc32c_blank;
 use weft_wire::frame::Udp;
-use weft_wire::header::{Flags, Header, Kind, Packet};
+use weft_wire::header::{CRC_AT, Flags, Header, Kind, Packet};
 use weft_wire::hello::{Hello, Phase};
 use weft_wire::{Cookie, GroupId, Nanos, Rank};
 
@@ -51,7 +52,7 @@ impl Members {
             config.element_type = row.element_type;
             config.operation = row.operation;
             let worker =
-                Worker::new(config, weft_kernel::crc32c, seed.wrapping_add(rank as u64), now)
+                Worker::new(config, crc32c_blank::<CRC_AT>, seed.wrapping_add(rank as u64), now)
                     .map_err(|error| BenchError::Join(error.to_string()))?;
             let welcomes = vec![None; usize::from(table.shards)];
             Ok(Member { worker, welcomes, port: local.addr.port(), open: false })

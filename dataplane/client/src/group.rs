@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use weft_engine::role::worker::{BATCH_MAX, Event, LeaseInfo, RoundError, Worker, WorkerStats};
 use weft_io::{BURST_MAX, Port, RUN_BYTES_MAX};
+use weft_kernel::crc32c_blank;
 use weft_wire::frame::multicast::group_of;
-use weft_wire::header::Operation;
+use weft_wire::header::{CRC_AT, Operation};
 
 use crate::config::{Config, Numbers};
 use crate::error::Error;
@@ -37,7 +38,7 @@ impl Group {
             worker.batch_bytes = batch_bytes;
             let group = base.and_then(|base| group_of(base, row));
             worker.multicast = group.filter(|group| io.port.hears(*group));
-            Worker::new(worker, weft_kernel::crc32c, seed, now).map_err(Error::Session)
+            Worker::new(worker, crc32c_blank::<CRC_AT>, seed, now).map_err(Error::Session)
         };
         let mut data = worker(config.row, Operation::Sum, seed)?;
         let mut exponents = match config.numbers {

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use weft_engine::role::worker::{ChunkMeta, Payload};
-use weft_kernel::{Kernels, prefetch_read};
+use weft_kernel::{Kernels, prefetch_read, prefetch_write};
 use weft_wire::header::Flags;
 use weft_wire::quant;
 
@@ -21,6 +21,12 @@ fn place(chunk: u32, elements: usize, len: usize) -> Range<usize> {
 /// that the CPU does not see it.
 fn ask_ahead<T>(chunk: u32, elements: usize, data: &[T]) {
     prefetch_read(&data[place(chunk.saturating_add(1), elements, data.len())]);
+}
+
+/// Asks for the place of the chunk after `chunk`, whose sum most often comes next: stores to memory
+/// that is far away would otherwise hold up what is read behind them.
+fn ask_for_place<T>(chunk: u32, elements: usize, data: &[T]) {
+    prefetch_write(&data[place(chunk.saturating_add(1), elements, data.len())]);
 }
 
 /// i32 as they are: for integers, and for block exponents.
@@ -57,6 +63,7 @@ impl Payload for Integers<'_> {
         self.clamped += u64::from(flags.contains(Flags::CLAMPED));
         let len = place.len() * 4;
         self.kernels.store_i32(&mut self.data[place], &sum[..len]);
+        ask_for_place(chunk, self.elements, self.data);
     }
 }
 
@@ -115,6 +122,7 @@ impl Payload for FixedPoint<'_> {
         self.clamped += u64::from(flags.contains(Flags::CLAMPED));
         let len = place.len() * 4;
         self.kernels.dequantise_i32(&sum[..len], quant::quantum(exponent), &mut self.data[place]);
+        ask_for_place(chunk, self.elements, self.data);
     }
 }
 
@@ -154,6 +162,7 @@ impl Payload for Floats<'_> {
             let len = place.len() * 4;
             self.kernels.store_f32(&mut self.data[place], &sum[..len]);
         }
+        ask_for_place(chunk, self.elements, self.data);
     }
 }
 

@@ -17,11 +17,13 @@ mod layout;
 mod template;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use code::{ElementType, Flags, Kind, Operation, Outcome};
 pub use layout::LAYOUT;
 use layout::field;
 pub use template::{Prepared, Template};
+use words::Words;
 
 /// Length of the header in bytes.
 pub const HEADER_LEN: usize = field::MEMBERS.end;
@@ -229,6 +231,13 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.set_crc(crc);
     }
 
+    /// Stores the CRC of the buffer, computed with the four bytes at [`CRC_AT`] as 0. For those who
+    /// can compute it so, [`Packet::seal`] without writing first.
+    #[inline]
+    pub fn store_crc(&mut self, computed: u32) {
+        self.set_crc(non_zero(computed));
+    }
+
     /// True when the CRC field is the CRC of the buffer. Zeroes the field while it computes and
     /// puts it back.
     pub fn verify_crc(&mut self, crc32c: impl FnOnce(&[u8]) -> u32) -> bool {
@@ -363,19 +372,8 @@ impl Header {
     /// If the packet's buffer is shorter than [`HEADER_LEN`].
     #[inline]
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
-        let bytes: &mut [u8; HEADER_LEN] =
-            packet.buffer.as_mut().first_chunk_mut().expect("the buffer holds a header");
-        bytes[field::VERSION_KIND] = (VERSION << 4) | self.kind as u8;
-        bytes[field::FLAGS] = (self.flags.0 & 0xf8) | self.outcome as u8;
-        bytes[field::JOB].copy_from_slice(&self.job.0.to_be_bytes());
-        bytes[field::COOKIE].copy_from_slice(&self.cookie.0.to_be_bytes());
-        bytes[field::GROUP].copy_from_slice(&self.group.0.to_be_bytes());
-        bytes[field::CHUNK].copy_from_slice(&self.chunk.0.to_be_bytes());
-        bytes[field::ELEMENT] = ((self.element_type as u8) << 4) | self.operation as u8;
-        bytes[field::EXPONENT] = self.exponent.to_be_bytes()[0];
-        bytes[field::COUNT].copy_from_slice(&self.count.to_be_bytes());
-        bytes[field::CRC].fill(0);
-        bytes[field::MEMBERS].copy_from_slice(&self.members.0.to_be_bytes());
+        let bytes = packet.buffer.as_mut().first_chunk_mut().expect("the buffer holds a header");
+        Words::of(self).emit(bytes);
     }
 }
 

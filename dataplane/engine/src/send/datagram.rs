@@ -20,8 +20,9 @@ pub(crate) fn dispatch_out(
 ) -> usize {
     let start = encap.header_len();
     if integrity == Integrity::Crc32c {
-        let mut packet = Packet::new_unchecked(&mut buffer[start..start + datagram_len]);
-        packet.seal(weft_kernel::crc32c);
+        let datagram = &mut buffer[start..start + datagram_len];
+        let computed = weft_kernel::crc32c_blank::<CRC_AT>(datagram);
+        Packet::new_unchecked(datagram).store_crc(computed);
     }
     let len = encap.emit(buffer, datagram_len);
     if has_udp_checksum(encap, integrity) {

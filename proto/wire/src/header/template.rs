@@ -1,23 +1,21 @@
 //! A header prepared once, of which each datagram has a few fields of its own.
 
 use super::layout::field;
-use super::{Flags, HEADER_LEN, Header, Packet, non_zero};
+use super::words::{self, Words};
+use super::{Flags, HEADER_LEN, Header, non_zero};
 use crate::types::{ChunkIndex, GroupId, Members};
 
 /// The words of such a header. They are written whole, so nothing is read that has just been
 /// written: such a read waits for all stores before it, which behind a sum are many.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Template([u64; WORDS]);
+pub struct Template([u64; words::COUNT]);
 
 impl Template {
     /// Prepares a header; its flags, chunk and exponent are each datagram's own.
     #[must_use]
     pub fn of(header: &Header) -> Self {
-        let mut bytes = [0; HEADER_LEN];
         let plain = Header { flags: Flags::NONE, chunk: ChunkIndex(0), exponent: 0, ..*header };
-        plain.emit(&mut Packet::new_unchecked(&mut bytes));
-        let (words, _) = bytes.as_chunks();
-        Self(core::array::from_fn(|at| u64::from_be_bytes(words[at])))
+        Self(Words::of(&plain).0)
     }
 
     /// The header with the fields that are a datagram's own.
@@ -60,20 +58,16 @@ impl Template {
 
 /// A header with all its fields, to be written any number of times.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Prepared([u64; WORDS]);
+pub struct Prepared([u64; words::COUNT]);
 
 impl Prepared {
     /// Writes the header.
     #[inline(always)]
     pub fn emit(&self, bytes: &mut [u8; HEADER_LEN]) {
-        let (to, _) = bytes.as_chunks_mut();
-        for (to, word) in to.iter_mut().zip(self.0) {
-            *to = word.to_be_bytes();
-        }
+        Words(self.0).emit(bytes);
     }
 }
 
-const WORDS: usize = HEADER_LEN / 8;
 // Both end a word.
 const _: () = assert!(field::CHUNK.end.is_multiple_of(8) && field::CRC.end.is_multiple_of(8));
 // These fill one.

@@ -288,6 +288,18 @@ fn a_computed_crc_of_zero_is_sent_as_all_ones() {
 }
 
 #[test]
+fn a_crc_that_was_computed_without_writing_seals_as_well() {
+    let mut sealed = Packet::new_unchecked(CONTRIB);
+    sealed.seal(crc32c);
+    let mut stored = sealed.clone();
+    // The field of `CONTRIB` is 0.
+    stored.store_crc(crc32c(&CONTRIB));
+    assert_eq!(stored.clone().into_inner(), sealed.into_inner());
+    stored.store_crc(0);
+    assert_eq!(stored.crc(), u32::MAX, "0 means that there is none");
+}
+
+#[test]
 fn displays_one_line() {
     let line = |octets: &[u8]| Packet::new_unchecked(octets).to_string();
     assert_eq!(

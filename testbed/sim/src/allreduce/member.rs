@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use weft_engine::role::worker::{Event, Worker, WorkerConfig, WorkerError};
+use weft_kernel::crc32c_blank;
 use weft_wire::Nanos;
+use weft_wire::header::CRC_AT;
 
 use super::data::Data;
 use super::scenario::{Kind, Scenario};
@@ -210,7 +212,7 @@ impl Member for MemberNode {
         }
         self.lives += 1;
         let seed = hash(&[self.scenario_seed, self.index as u64, self.lives]);
-        let worker = Worker::new(self.config, weft_kernel::crc32c, seed, now);
+        let worker = Worker::new(self.config, crc32c_blank::<CRC_AT>, seed, now);
         self.worker = Some(worker.expect("both addresses are IPv4"));
         self.end = None;
         self.round = 0;

@@ -10,7 +10,6 @@ use weft_wire::{Cookie, Members, Nanos};
 
 use super::config::{LeaseInfo, Payload};
 use super::event::Refusal;
-use super::handshake::LaneEvent;
 use super::lane::{Inbound, Lane, Shared};
 use super::slot::{Action, Answer, Have, Send};
 use super::stats::WorkerStats;
@@ -25,6 +24,21 @@ pub(super) enum Sent {
     /// Something could go, but the pacer holds it until then.
     PacedUntil(Nanos),
     Nothing,
+}
+
+/// What a data frame changed, as far as the worker as a whole is concerned. Small, for it is given
+/// back in a register: what goes through memory is read in wider pieces than it was written in, and
+/// such a read waits for all stores before it, which here are a sum's on their way to the caller's
+/// memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum DataEvent {
+    None,
+    /// The box has lost this lane's lease; the handshake has begun anew.
+    Lost,
+    /// A sum was given to the payload.
+    NewSum,
+    /// A sum that was handed over came down.
+    HandedOver,
 }
 
 impl Lane {
@@ -126,7 +140,7 @@ impl Lane {
         frame: &mut [u8],
         payload: &mut dyn Payload,
         stats: &mut WorkerStats,
-    ) -> Result<LaneEvent, Refusal> {
+    ) -> Result<DataEvent, Refusal> {
         let Inbound { now, ctx, header, udp } = inbound;
         let (true, Some(lease), Some(terms)) =
             (self.is_open(), ctx.lease.as_ref(), self.session.terms())
@@ -148,7 +162,7 @@ impl Lane {
             CookieMatch::Echo => {
                 self.take_word(now);
                 self.begin_handshake(now);
-                return Ok(LaneEvent::Lost);
+                return Ok(DataEvent::Lost);
             }
             CookieMatch::OtherEpoch => {
                 // A box that talks to us under the right cookie needs no asking.
@@ -174,7 +188,7 @@ impl Lane {
         sum: &[u8],
         payload: &mut dyn Payload,
         stats: &mut WorkerStats,
-    ) -> Result<LaneEvent, Refusal> {
+    ) -> Result<DataEvent, Refusal> {
         let Inbound { now, ctx, header, udp } = inbound;
         let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
         let by_multicast = udp.target.ip().is_multicast();
@@ -219,15 +233,15 @@ impl Lane {
                 stats.smoothed_rtt = self.path.rtt().smoothed().unwrap_or_default();
                 let chunk = header.chunk.0 - ctx.base;
                 payload.read_chunk(chunk, header.exponent, header.flags, sum);
-                Ok(LaneEvent::NewSum)
+                Ok(DataEvent::NewSum)
             }
             Answer::HandedOver => {
                 stats.handovers_done += 1;
-                Ok(LaneEvent::HandedOver)
+                Ok(DataEvent::HandedOver)
             }
             Answer::Duplicate => {
                 stats.duplicate_answers += 1;
-                Ok(LaneEvent::None)
+                Ok(DataEvent::None)
             }
             Answer::Unexpected => Err(Refusal::Chunk),
         }
@@ -239,7 +253,7 @@ impl Lane {
         step: u32,
         mask: Members,
         stats: &mut WorkerStats,
-    ) -> Result<LaneEvent, Refusal> {
+    ) -> Result<DataEvent, Refusal> {
         let Inbound { now, ctx, header, .. } = inbound;
         let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
         match header.outcome {
@@ -273,7 +287,7 @@ impl Lane {
             // WAIT: the timers ask again.
             _ => {}
         }
-        Ok(LaneEvent::None)
+        Ok(DataEvent::None)
     }
 }
 
@@ -322,14 +336,15 @@ fn check_row(header: &Header, lease: &LeaseInfo, lane: u16) -> Result<(), Refusa
 
 /// Checks the CRC where there is one, and that what protects the row is there.
 pub(super) fn check_integrity(
-    frame: &mut [u8],
+    frame: &[u8],
     udp: &Udp,
     integrity: Integrity,
     ctx: &Shared,
 ) -> Result<(), Refusal> {
-    let mut packet = Packet::new_unchecked(&mut frame[udp.payload_range()]);
+    let datagram = &frame[udp.payload_range()];
+    let packet = Packet::new_unchecked(datagram);
     let good = if packet.crc() != 0 {
-        packet.verify_crc(ctx.crc32c)
+        packet.has_crc((ctx.crc32c)(datagram))
     } else {
         match integrity {
             Integrity::Crc32c => false,

@@ -19,7 +19,7 @@ use crate::send::window::CongestionWindow;
 use crate::session::client::Standing;
 use crate::steps::{handshake_len, set_step_bit, step_bit};
 
-/// What a frame changed, as far as the worker as a whole is concerned.
+/// What a handshake frame changed, as far as the worker as a whole is concerned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LaneEvent {
     None,
@@ -29,10 +29,6 @@ pub(super) enum LaneEvent {
     Opened(LeaseInfo),
     /// The lease was formed anew and the lane goes on.
     Resynced,
-    /// A sum was given to the payload.
-    NewSum,
-    /// A sum that was handed over came down.
-    HandedOver,
     /// Every member has closed.
     Closed,
     Failed(WorkerError),

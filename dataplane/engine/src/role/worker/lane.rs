@@ -20,7 +20,7 @@ use crate::send::retransmit::RttEstimator;
 use crate::send::window::CongestionWindow;
 use crate::session::client::{Client, ClientConfig, Standing, UnheardClose};
 
-/// Computes the CRC32C of octets.
+/// Computes the CRC32C of a datagram, with the four octets of its CRC field taken as 0.
 pub type Crc32c = fn(&[u8]) -> u32;
 
 /// What the lanes of a worker share.
@@ -279,7 +279,9 @@ impl Lane {
         let start = self.encap.header_len();
         let datagram_len = HEADER_LEN + body_len;
         if handshake || integrity == Integrity::Crc32c {
-            Packet::new_unchecked(&mut frame[start..start + datagram_len]).seal(ctx.crc32c);
+            let datagram = &mut frame[start..start + datagram_len];
+            let computed = (ctx.crc32c)(datagram);
+            Packet::new_unchecked(datagram).store_crc(computed);
         }
         let len = self.encap.emit(frame, datagram_len);
         if integrity == Integrity::Checksum16 || self.encap.target().addr.is_ipv6() {

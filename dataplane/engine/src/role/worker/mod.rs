@@ -81,7 +81,7 @@ enum WorkerState {
 
 impl Worker {
     /// Starts to connect. `seed` must differ between lives of the same rank; the same inputs and
-    /// seed give the same frames. `crc32c` computes the CRC32C of octets.
+    /// seed give the same frames. `crc32c` computes the CRC32C of datagrams.
     ///
     /// # Errors
     /// [`WorkerError::AddressFamily`] when the two addresses cannot reach each other.

@@ -11,7 +11,7 @@ use weft_wire::header::{HEADER_LEN, Header, HeaderError, Kind, Packet};
 use weft_wire::hello::{Integrity, Reason};
 
 use super::config::{LeaseInfo, Payload};
-use super::data::check_integrity;
+use super::data::{DataEvent, check_integrity};
 use super::event::{Event, Refusal, WorkerError};
 use super::handshake::LaneEvent;
 use super::lane::{Inbound, Lane, Shared};
@@ -30,16 +30,11 @@ impl Worker {
         frame: &mut [u8],
         payload: &mut dyn Payload,
     ) -> Result<(), Refusal> {
-        match self.receive(now, frame, payload) {
-            Ok((lane, event)) => {
-                self.take_event(now, lane, event);
-                Ok(())
-            }
-            Err(refusal) => {
-                self.stats.refused[refusal as usize] += 1;
-                Err(refusal)
-            }
+        let outcome = self.receive(now, frame, payload);
+        if let Err(refusal) = outcome {
+            self.stats.refused[refusal as usize] += 1;
         }
+        outcome
     }
 
     fn receive(
@@ -47,7 +42,7 @@ impl Worker {
         now: Nanos,
         frame: &mut [u8],
         payload: &mut dyn Payload,
-    ) -> Result<(usize, LaneEvent), Refusal> {
+    ) -> Result<(), Refusal> {
         if self.state == WorkerState::Stopped {
             return Err(Refusal::NotOpen);
         }
@@ -73,14 +68,18 @@ impl Worker {
         let inbound = Inbound { now, ctx, header: &header, udp: &udp };
         let lane = &mut self.lanes[index];
         if header.kind != Kind::Hello {
-            return Ok((index, lane.handle_data(inbound, frame, payload, &mut self.stats)?));
+            let event = lane.handle_data(inbound, frame, payload, &mut self.stats)?;
+            self.take_data_event(now, event);
+            return Ok(());
         }
         if udp.source != lane.box_addr() {
             return Err(Refusal::Source);
         }
         check_integrity(frame, &udp, Integrity::Crc32c, ctx)?;
         let body = &frame[udp.payload_range()][HEADER_LEN..];
-        Ok((index, lane.handle_hello(inbound, body, &mut self.stats)?))
+        let event = lane.handle_hello(inbound, body, &mut self.stats)?;
+        self.take_event(now, index, event);
+        Ok(())
     }
 
     fn lane_of(&self, target: SocketAddr) -> Option<usize> {
@@ -96,16 +95,30 @@ impl Worker {
         (index < self.lanes.len()).then_some(index)
     }
 
+    fn take_data_event(&mut self, now: Nanos, event: DataEvent) {
+        match event {
+            DataEvent::None => return,
+            DataEvent::Lost => return self.ask_for_idle_lanes(now),
+            DataEvent::NewSum => {
+                self.missing_chunks -= 1;
+                self.finish_round();
+            }
+            DataEvent::HandedOver => {}
+        }
+        self.progress_at = now;
+    }
+
+    /// One box, one restart: a lane that has nothing to send would not notice.
+    fn ask_for_idle_lanes(&mut self, now: Nanos) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.idle()) {
+            lane.session.ask(now);
+        }
+    }
+
     fn take_event(&mut self, now: Nanos, lane: usize, event: LaneEvent) {
         match event {
             LaneEvent::None => return,
-            LaneEvent::Lost => {
-                // One box, one restart: a lane that has nothing to send would not notice.
-                for lane in self.lanes.iter_mut().filter(|lane| lane.idle()) {
-                    lane.session.ask(now);
-                }
-                return;
-            }
+            LaneEvent::Lost => return self.ask_for_idle_lanes(now),
             LaneEvent::Opened(lease) => self.take_opened(now, lease),
             LaneEvent::Resynced => {
                 if self.events.len() < EVENTS_MAX - EVENTS_KEPT {
@@ -115,11 +128,6 @@ impl Worker {
                 // No step has moved.
                 return;
             }
-            LaneEvent::NewSum => {
-                self.missing_chunks -= 1;
-                self.finish_round();
-            }
-            LaneEvent::HandedOver => {}
             LaneEvent::Closed => {
                 if self.lanes.iter().all(|lane| lane.session.standing() == Standing::Closed) {
                     self.stop(Event::Closed { by_all: true });

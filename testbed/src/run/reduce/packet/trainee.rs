@@ -7,12 +7,12 @@ use std::path::Path;
 use weft_client::payload::{Exponents, FixedPoint, Integers, Nothing};
 use weft_engine::role::worker::{Event, LeaseInfo, Payload, Worker};
 use weft_io::fault::member_seed;
-use weft_kernel::Kernels;
+use weft_kernel::{Kernels, crc32c_blank};
 use weft_sim::allreduce::member::Member;
 use weft_sim::coverage::Coverage;
 use weft_sim::transcript::Transcript;
 use weft_wire::frame::{ETHERNET_LEN, Udp};
-use weft_wire::header::{Operation, Packet};
+use weft_wire::header::{CRC_AT, Operation, Packet};
 use weft_wire::{Nanos, quant};
 
 use crate::run::packet::{PacketError, mac};
@@ -265,7 +265,7 @@ impl Member for Trainee<'_> {
         let count = 1 + usize::from(self.plan.has_block_exponents());
         for (row, operation, seed) in rows.into_iter().take(count) {
             let config = client.worker(row, operation, mac).expect("a plan's MTU fits its headers");
-            match Worker::new(config, weft_kernel::crc32c, seed, now) {
+            match Worker::new(config, crc32c_blank::<CRC_AT>, seed, now) {
                 Ok(group) => self.groups.push(group),
                 Err(error) => return self.fail(now, error),
             }

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use weft_control::SumOrder;
-use weft_kernel::{Kernels, crc32c};
+use weft_kernel::{Kernels, crc32c_blank};
 use weft_wire::frame::{Endpoint, Udp};
-use weft_wire::header::{ElementType, Flags, Header, Operation, Packet};
+use weft_wire::header::{CRC_AT, ElementType, Flags, Header, Operation, Packet};
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{JobId, MacAddr, Nanos, Rank};
 
@@ -168,7 +168,7 @@ impl World {
         let number = Rank::new(u8::try_from(rank).unwrap()).unwrap();
         let mut config = WorkerConfig::new(JOB, ROW, number, member(rank), target);
         config.probe_len = 512;
-        Worker::new(config, crc32c, seed, self.now).unwrap()
+        Worker::new(config, crc32c_blank::<CRC_AT>, seed, self.now).unwrap()
     }
 
     /// The switch ends and begins anew, and so does the box before it.
