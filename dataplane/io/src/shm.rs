@@ -1,18 +1,20 @@
 //! Weft frames through memory that a worker shares with the box of its host: no system call on the
 //! way while both are awake.
 //!
-//! A box puts [`ShmHost`] around its port and so serves both at once; a worker opens a
-//! [`ShmPort`]. They meet at a Unix socket whose name is made of the box's address. The box
-//! makes the memory, two rings of frames, one in each direction, and hands it over with two
-//! eventfds by which either wakes the other. The frames are those that a wire would show, so
-//! engines, traces and fault ports see no difference, and a member keeps its configured address:
-//! it is bound to the connection, and a frame that names another source is refused.
+//! A box puts [`ShmHost`] around its port and so serves both at once; a worker opens a [`ShmPort`].
+//! They meet at a Unix socket whose name is made of the box's address. The box makes the memory,
+//! two rings of frames, one in each direction, and hands it over with two eventfds by which either
+//! wakes the other, and with memory that all workers read: what goes to a multicast address that a
+//! worker hears is written there once. The frames are those that a wire would show, so engines,
+//! traces and fault ports see no difference, and a member keeps its configured address: it is bound
+//! to the connection, and a frame that names another source is refused.
 //!
 //! | what goes wrong | what comes of it |
 //! | --- | --- |
 //! | a peer of another version or user, memory of another size, an address in use | [`ShmError`], or a [`Refusal`] that both sides name and count |
 //! | a length that cannot be, a frame of another source | the frame is refused: `rx_errors` |
 //! | an index that cannot be | the connection ends ([`ShmCounts::broken`]); the memory is left |
+//! | a frame for all is overwritten before a worker has copied it | it is lost to that worker: `rx_errors` |
 //! | a ring is full | at the worker the rest of the burst stays, at the box the member's frame is lost: `tx_errors`, and [`ShmCounts::ring_full`] |
 //! | the worker's process ends, in mid-write or not | the box sees the end of the connection within [`LOOK_NS`] times 16; what was not published does not exist |
 //! | the box's process ends | the worker calls again until it answers; its frames are lost meanwhile: `tx_errors` |

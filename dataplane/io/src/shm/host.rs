@@ -54,7 +54,9 @@ pub struct ShmHost<P: Port> {
 
 impl<P: Port> ShmHost<P> {
     /// Opens the rendezvous of a box at `addr`, whose other workers come through `inner`.
-    /// Multicast addresses of its rows are those that stay in memory ([`weft_wire::frame::multicast::memory_base`]).
+    /// Multicast addresses of its rows are those that stay in memory ([`memory_base`]).
+    ///
+    /// [`memory_base`]: weft_wire::frame::multicast::memory_base
     ///
     /// # Errors
     /// [`ShmError`], one line that says what to do.
@@ -162,8 +164,8 @@ impl<P: Port> ShmHost<P> {
         self.note_links();
     }
 
-    /// Takes frames of all links, one of each in turn: those for one sum then follow each other, and
-    /// are still in cache when they are added.
+    /// Takes frames of all links, one of each in turn: those for one sum then follow each other,
+    /// and are still in cache when they are added.
     fn receive(&mut self, rx: &mut Burst<P::Frame>) -> usize {
         let before = rx.len();
         let mut silent = 0;

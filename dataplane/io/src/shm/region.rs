@@ -3,8 +3,8 @@
 //!
 //! Invariants: a region never shrinks under its mapping, for it is sealed before anybody maps it
 //! and its seals are checked, so a peer cannot make an access fault; all access is atomic, word by
-//! word, or a copy by the CPU that the compiler knows nothing of, so whatever the other process does
-//! to the memory is a value and never undefined behaviour.
+//! word, or a copy by the CPU that the compiler knows nothing of, so whatever the other process
+//! does to the memory is a value and never undefined behaviour.
 //! Source: memfd_create(2), fcntl(2) on seals.
 #![allow(unsafe_code, reason = "memory shared with another process has to be mapped")]
 

@@ -59,8 +59,10 @@ pub struct PortSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<IpAddr>,
     /// Share memory with the workers of this host that ask for it, beside the port: each gets two
-    /// rings, about 0.75 MiB at an MTU of 1500, and keeps the address that its row has. They must
-    /// run as this user or root. With several lanes: `udp` only; not for `switch`. Default false.
+    /// rings, about 0.75 MiB at an MTU of 1500, and keeps the address that its row has. A sum for
+    /// workers that all do is written once, in half as much for all of them, to a multicast address
+    /// that stays in memory; with `multicast`, to that one. They must run as this user or root.
+    /// With several lanes: `udp` only; not for `switch`. Default false.
     #[serde(default)]
     pub shm: bool,
     /// `af_packet`: bytes of each lane's receive ring, or with `offload` asked for as its
