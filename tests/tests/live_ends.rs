@@ -530,6 +530,8 @@ fn sums_are_measured_over_each_port_of_the_workers() {
         for row in rows {
             assert_eq!((&row["io"], &row["worker_io"]), (&io.into(), &worker_io.into()), "{row}");
             assert_eq!(row["wrong"], 0, "{row}");
+            let by_multicast = row["chunks_by_multicast"].as_u64().expect("a number") > 0;
+            assert_eq!(by_multicast, io == "shm", "{row}");
         }
     }
     let ended = weft(&["bench", "allreduce", "--io=shm", "--worker-io=af_packet"], PATIENCE);

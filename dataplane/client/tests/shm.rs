@@ -16,6 +16,7 @@ use weft_io::udp::{UdpConfig, UdpPort};
 use weft_kernel::Kernels;
 use weft_lane::AggregatorLane;
 use weft_wire::frame::Endpoint;
+use weft_wire::frame::multicast::memory_base;
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{JobId, Nanos};
@@ -63,7 +64,8 @@ fn with_box<R>(base: u16, work: impl FnOnce(SocketAddr, ShmCounts) -> R) -> R {
         rows: vec![row],
         pushes: Vec::new(),
     };
-    let engine = Aggregator::new(&Table::new(config).unwrap(), 0, 42, Kernels::detect());
+    let engine = Aggregator::new(&Table::new(config).unwrap(), 0, 42, Kernels::detect())
+        .with_multicast(Some(memory_base(addr.ip())));
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -128,6 +130,28 @@ fn members_of_one_host_share_memory_and_others_use_sockets() {
         let drivers: Vec<_> = sessions.iter().map(|(it, _)| it.port().info().driver).collect();
         assert_eq!(drivers, ["shm", "shm", "udp"]);
         assert_eq!((counts.links(), counts.broken(), counts.ring_full()), (2, 0, 0));
+        let by_multicast = sessions.iter().map(|(it, _)| it.statistics().data.answers_by_multicast);
+        assert_eq!(by_multicast.sum::<u64>(), 0, "one of them hears nothing");
+        close_all(sessions);
+    });
+}
+
+#[test]
+fn sums_are_written_once_for_members_that_all_share_memory() {
+    const BASE: u16 = 24_330;
+    with_box(BASE, |addr, counts| {
+        let connect = |rank: u8| {
+            let config = Config::new(member(BASE, rank), addr).rank(rank).io(Io::Shm);
+            move || Session::connect(&config).unwrap()
+        };
+        let sessions = sum_in_all((0..WORKERS).map(connect).collect());
+        for (session, _) in &sessions {
+            let data = session.statistics().data;
+            // The first sums may leave before the box has heard that all listen.
+            assert!(data.answers_by_multicast > data.answers / 2, "{data:?}");
+            assert_eq!(data.times_deaf, 0);
+        }
+        assert_eq!((counts.links(), counts.ring_full()), (3, 0));
         close_all(sessions);
     });
 }
@@ -139,7 +163,8 @@ fn sums_are_exact_over_memory_that_loses_doubles_and_mixes_up() {
         let connect = |rank: u8| {
             move || {
                 let own = member(BASE, rank);
-                let shm = ShmConfig { frame_count: 1024, ..ShmConfig::new(own, addr) };
+                let shm =
+                    ShmConfig { frame_count: 1024, rows: vec![0], ..ShmConfig::new(own, addr) };
                 let rates = FaultRates {
                     loss: 0.02,
                     duplicate: 0.02,
@@ -159,6 +184,8 @@ fn sums_are_exact_over_memory_that_loses_doubles_and_mixes_up() {
         };
         let sessions = sum_in_all((0..WORKERS).map(connect).collect());
         assert!(sessions.iter().all(|(_, again)| *again > 0), "faults fired");
+        let data = |session: &Session<_>| session.statistics().data;
+        assert!(sessions.iter().all(|(it, _)| data(it).answers_by_multicast > 0), "and casts came");
         close_all(sessions);
     });
 }
