@@ -109,6 +109,14 @@ fn a_worker_that_takes_nothing_holds_up_nobody() {
     assert!(kept.sum::<usize>() < 5000, "a ring and no more");
 }
 
+/// Sums would be on the network else.
+#[test]
+fn what_is_for_memory_alone_stays_there_when_nobody_shares_it_any_more() {
+    let (mut host, addr) = host();
+    cast(&mut host, addr, group(addr, 0), &[6; 64]);
+    assert_eq!((host.inner().stats().tx_packets, host.inner().stats().tx_errors), (0, 0));
+}
+
 /// A box with a multicast address of its own sends there, too, for members on other ports.
 #[test]
 fn an_address_from_the_configuration_is_heard_over_memory_and_over_udp() {

@@ -258,7 +258,9 @@ impl<P: Port> Port for ShmHost<P> {
     }
 
     fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
-        let sent = if self.links.is_empty() { 0 } else { self.send_shared(tx) };
+        // What is for memory alone stays there, also after its last worker has left.
+        let is_inners = self.links.is_empty() && (self.casts.is_none() || self.has_inner_casts);
+        let sent = if is_inners { 0 } else { self.send_shared(tx) };
         if tx.is_empty() {
             return sent;
         }
