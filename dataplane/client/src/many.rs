@@ -147,6 +147,18 @@ impl Payload for Many<'_, '_> {
             }
         }
     }
+
+    fn keeps_sum(&self, chunk: u32) -> bool {
+        let filled = || self.layout.pieces(chunk).map(|piece| piece.range.len()).sum::<usize>();
+        matches!(self.code, Code::F32) && filled() == self.layout.elements
+    }
+
+    fn write_sum(&self, chunk: u32, out: &mut [u8]) {
+        for Piece { vector, range, at } in self.layout.pieces(chunk) {
+            let values = &self.data[vector][range];
+            self.kernels.emit_f32(values, &mut out[at * 4..(at + values.len()) * 4]);
+        }
+    }
 }
 
 #[cfg(test)]

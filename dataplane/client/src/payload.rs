@@ -1,8 +1,8 @@
 //! The caller's vectors, chunk by chunk, in place.
 //!
-//! A chunk's place holds the contribution until its sum arrives, then the sum (the worker engine
-//! keeps what others may still need). Repeats of a contribution give the same bytes, because the
-//! place does not change in between.
+//! A chunk's place holds the contribution until its sum arrives, then the sum. Repeats of a
+//! contribution give the same bytes, because the place does not change in between; so does a sum
+//! that others still need, where the place has all of its bits: i32 and f32, and no padding.
 
 use std::ops::Range;
 
@@ -64,6 +64,14 @@ impl Payload for Integers<'_> {
         let len = place.len() * 4;
         self.kernels.store_i32(&mut self.data[place], &sum[..len]);
         ask_for_place(chunk, self.elements, self.data);
+    }
+
+    fn keeps_sum(&self, chunk: u32) -> bool {
+        place(chunk, self.elements, self.data.len()).len() == self.elements
+    }
+
+    fn write_sum(&self, chunk: u32, out: &mut [u8]) {
+        self.kernels.emit_i32(&self.data[place(chunk, self.elements, self.data.len())], out);
     }
 }
 
@@ -163,6 +171,14 @@ impl Payload for Floats<'_> {
             self.kernels.store_f32(&mut self.data[place], &sum[..len]);
         }
         ask_for_place(chunk, self.elements, self.data);
+    }
+
+    fn keeps_sum(&self, chunk: u32) -> bool {
+        !self.bf16 && place(chunk, self.elements, self.data.len()).len() == self.elements
+    }
+
+    fn write_sum(&self, chunk: u32, out: &mut [u8]) {
+        self.kernels.emit_f32(&self.data[place(chunk, self.elements, self.data.len())], out);
     }
 }
 

@@ -86,7 +86,8 @@ impl WorkerConfig {
 }
 
 /// The caller's data, chunk by chunk, in place: a chunk's place holds the contribution until its
-/// sum has arrived, then the sum. The worker keeps its own copy of sums that others may need.
+/// sum has arrived, then the sum. Sums that others may need are kept: by the worker, or until the
+/// round ends in their places, where those have all of their bits.
 pub trait Payload {
     /// Writes the contribution to `chunk` of this round over all of `out`, in network byte order;
     /// what lies beyond the data is zero. Called again for each repeat, with the same result.
@@ -94,6 +95,19 @@ pub trait Payload {
 
     /// Takes the sum of `chunk` of this round, in network byte order.
     fn read_chunk(&mut self, chunk: u32, exponent: i8, flags: Flags, sum: &[u8]);
+
+    /// True when [`Payload::write_sum`] gives the sum of `chunk` back, bit for bit, until the round
+    /// ends. The worker then copies what others may still lack when it ends, and no more. Default:
+    /// false.
+    fn keeps_sum(&self, _chunk: u32) -> bool {
+        false
+    }
+
+    /// Writes the sum of `chunk` over all of `out`, as [`Payload::read_chunk`] was given it. Called
+    /// for chunks of this round that have their sum and whose place keeps it.
+    fn write_sum(&self, _chunk: u32, _out: &mut [u8]) {
+        unreachable!("no place keeps its sum")
+    }
 }
 
 /// What goes with a contribution.

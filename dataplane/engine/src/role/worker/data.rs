@@ -10,7 +10,7 @@ use weft_wire::{Cookie, Members, Nanos};
 
 use super::config::{LeaseInfo, Payload};
 use super::event::Refusal;
-use super::lane::{Inbound, Lane, Shared};
+use super::lane::{Inbound, Lane, Shared, chunk_of};
 use super::slot::{Action, Answer, Have, Send};
 use super::stats::WorkerStats;
 use crate::send::pacer::TokenBucket;
@@ -108,7 +108,11 @@ impl Lane {
             }
             Send::HandOver => {
                 let held = steps.held(action.step).expect("a sum handed over is kept till then");
-                body[..held.sum.len()].copy_from_slice(held.sum);
+                let body = &mut body[..lease.chunk_len()];
+                match held.sum {
+                    Some(sum) => body.copy_from_slice(sum),
+                    None => payload.write_sum(chunk.0 - ctx.base, body),
+                }
                 (Kind::Answer, lease.mask, held.flags, held.exponent)
             }
         };
@@ -196,6 +200,7 @@ impl Lane {
             // One that comes after its repeat was answered is heard, too.
             self.hearing.take_heard();
         }
+        let chunk = header.chunk.0.wrapping_sub(ctx.base);
         match steps.take_answer(
             step,
             now,
@@ -203,6 +208,7 @@ impl Lane {
             header.exponent,
             header.flags,
             sum,
+            payload.keeps_sum(chunk),
         ) {
             Answer::New { sent, is_awaited, was_lost, in_flight } => {
                 if was_lost {
@@ -231,7 +237,6 @@ impl Lane {
                 };
                 stats.window_reductions += u64::from(halved);
                 stats.smoothed_rtt = self.path.rtt().smoothed().unwrap_or_default();
-                let chunk = header.chunk.0 - ctx.base;
                 payload.read_chunk(chunk, header.exponent, header.flags, sum);
                 Ok(DataEvent::NewSum)
             }
@@ -244,6 +249,16 @@ impl Lane {
                 Ok(DataEvent::None)
             }
             Answer::Unexpected => Err(Refusal::Chunk),
+        }
+    }
+
+    /// Copies the sums that are in their places, before the caller may change those.
+    pub(super) fn take_sums(&mut self, ctx: &Shared, payload: &dyn Payload) {
+        let (index, shards) = (self.index, ctx.lease.map_or(1, |lease| lease.shards));
+        if let Some(steps) = &mut self.steps {
+            steps.take_sums(|step, sum| {
+                payload.write_sum(chunk_of(step, shards, index).0 - ctx.base, sum);
+            });
         }
     }
 

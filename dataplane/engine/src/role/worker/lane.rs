@@ -263,7 +263,7 @@ impl Lane {
 
     /// The chunk of a step of this lane.
     pub(super) fn chunk(&self, step: u32, shards: u16) -> ChunkIndex {
-        ChunkIndex(step * u32::from(shards) + u32::from(self.index))
+        chunk_of(step, shards, self.index)
     }
 
     /// Puts Ethernet, IP and UDP headers around the datagram that stands in `frame` behind their
@@ -289,6 +289,11 @@ impl Lane {
         }
         len
     }
+}
+
+/// The chunk of a step of a lane.
+pub(super) fn chunk_of(step: u32, shards: u16, lane: u16) -> ChunkIndex {
+    ChunkIndex(step * u32::from(shards) + u32::from(lane))
 }
 
 /// Datagrams without an answer before the lane doubts that the box is still the same.

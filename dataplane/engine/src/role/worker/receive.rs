@@ -69,7 +69,7 @@ impl Worker {
         let lane = &mut self.lanes[index];
         if header.kind != Kind::Hello {
             let event = lane.handle_data(inbound, frame, payload, &mut self.stats)?;
-            self.take_data_event(now, event);
+            self.take_data_event(now, event, payload);
             return Ok(());
         }
         if udp.source != lane.box_addr() {
@@ -95,12 +95,16 @@ impl Worker {
         (index < self.lanes.len()).then_some(index)
     }
 
-    fn take_data_event(&mut self, now: Nanos, event: DataEvent) {
+    fn take_data_event(&mut self, now: Nanos, event: DataEvent, payload: &dyn Payload) {
         match event {
             DataEvent::None => return,
             DataEvent::Lost => return self.ask_for_idle_lanes(now),
             DataEvent::NewSum => {
                 self.missing_chunks -= 1;
+                if self.missing_chunks == 0 {
+                    let ctx = &self.shared;
+                    self.lanes.iter_mut().for_each(|lane| lane.take_sums(ctx, payload));
+                }
                 self.finish_round();
             }
             DataEvent::HandedOver => {}

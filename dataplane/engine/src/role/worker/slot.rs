@@ -24,6 +24,8 @@ pub(super) struct Slot {
     pub(super) exponent: i8,
     pub(super) sum_exponent: i8,
     pub(super) sum_flags: Flags,
+    /// The sum kept is in its place, and not here.
+    pub(super) in_place: bool,
 }
 
 impl Slot {
@@ -39,6 +41,7 @@ impl Slot {
             exponent: 0,
             sum_exponent: 0,
             sum_flags: Flags::NONE,
+            in_place: false,
         }
     }
 
@@ -129,7 +132,8 @@ pub(super) enum Have {
 /// A kept sum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held<'a> {
-    pub(super) sum: &'a [u8],
+    /// `None`: the payload has it in its place.
+    pub(super) sum: Option<&'a [u8]>,
     pub(super) exponent: i8,
     pub(super) flags: Flags,
 }

@@ -2,7 +2,8 @@
 //!
 //! One entry per slot of the lease; a slot has at most one step under way, for step `k` goes out
 //! only when the sum of `k - window` is held. Each slot keeps the last sum that it got until the
-//! next one arrives: whoever may still lack a sum lacks that one.
+//! next one arrives: whoever may still lack a sum lacks that one. Where the payload has it bit for
+//! bit, it is copied only when the round ends.
 //!
 //! Steps that may go out for the first time, or again because their contribution is lost, wait in a
 //! heap, lowest first, and for the window. [`super::order`] says what is lost. Where nothing says
@@ -38,7 +39,7 @@ pub(super) struct Steps {
     /// A batch has begun, and goes on while there is something that may go.
     is_batch_open: bool,
     slots: Vec<Slot>,
-    /// The sums held, one per slot, as they came.
+    /// The sums held, one per slot, as they came; but for those in their places.
     sums: Vec<u8>,
     ready: BinaryHeap<Reverse<u32>>,
     due: VecDeque<u32>,
@@ -243,7 +244,7 @@ impl Steps {
         }
         let start = self.index(step) * self.sum_len;
         Some(Held {
-            sum: &self.sums[start..start + self.sum_len],
+            sum: (!slot.in_place).then(|| &self.sums[start..start + self.sum_len]),
             exponent: slot.sum_exponent,
             flags: slot.sum_flags,
         })

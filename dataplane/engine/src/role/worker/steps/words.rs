@@ -7,7 +7,7 @@ use super::Steps;
 use crate::role::worker::slot::{Answer, Have, State};
 
 impl Steps {
-    /// Takes a sum of all members.
+    /// Takes a sum of all members; `in_place`: the payload keeps it until the round ends.
     pub(in crate::role::worker) fn take_answer(
         &mut self,
         step: u32,
@@ -16,6 +16,7 @@ impl Steps {
         exponent: i8,
         flags: Flags,
         sum: &[u8],
+        in_place: bool,
     ) -> Answer {
         let (window, in_flight, awaited_at) = (self.window, self.in_flight, self.awaited_at);
         let slot = self.slot_mut(step);
@@ -39,9 +40,12 @@ impl Steps {
         slot.contributed = false;
         slot.sum_exponent = exponent;
         slot.sum_flags = flags.only(Flags::CLAMPED);
+        slot.in_place = in_place;
         let index = self.index(step);
-        let start = index * self.sum_len;
-        self.sums[start..start + self.sum_len].copy_from_slice(sum);
+        if !in_place {
+            let start = index * self.sum_len;
+            self.sums[start..start + self.sum_len].copy_from_slice(sum);
+        }
         self.order.answer(index, now, is_repeated, shortest.unwrap_or_default());
         self.answered_at = now;
         self.release(step);
@@ -49,6 +53,15 @@ impl Steps {
             self.low += 1;
         }
         Answer::New { sent, is_awaited, was_lost, in_flight }
+    }
+
+    /// Copies the sums that are in their places, for the round ends: `write` gives that of a step.
+    pub(in crate::role::worker) fn take_sums(&mut self, mut write: impl FnMut(u32, &mut [u8])) {
+        let sums = self.sums.chunks_exact_mut(self.sum_len);
+        for (slot, sum) in self.slots.iter_mut().zip(sums).filter(|(slot, _)| slot.in_place) {
+            slot.in_place = false;
+            write(slot.next - self.window, sum);
+        }
     }
 
     /// Takes the box's word that it collects this step; `named` says that we are in already.
