@@ -5,7 +5,9 @@
 //! the holding queue.
 //!
 //! - A lost frame is freed; for the caller it was sent.
-//! - Corruption overwrites bytes of the UDP payload and leaves all checksums as they were.
+//! - Corruption overwrites bytes of the UDP payload and leaves all checksums as they were. A port
+//!   that corrupts does not say of itself, or of frames, that nothing can change on the way
+//!   ([`MacAddr::MEMORY`]).
 //! - The copy of a duplicated frame follows at once, corrupted like the original; if the original
 //!   is held as well, the copy is early and the original late.
 //! - A reordered frame is held until 1 to `reorder_span` later Weft frames of its direction have
@@ -27,8 +29,8 @@ mod lane;
 
 use std::ops::Range;
 
-use weft_wire::Nanos;
 use weft_wire::frame::Udp;
+use weft_wire::{MacAddr, Nanos};
 
 use self::attempts::Attempts;
 use self::decide::between;
@@ -36,7 +38,7 @@ pub use self::decide::{CORRUPT_LEN_MAX, Fate, FaultRates, Identity, corrupt, fat
 pub use self::lane::LINK_FRAMES_MAX;
 use self::lane::{Held, Lane};
 use crate::forward_port;
-use crate::port::{Burst, Port};
+use crate::port::{Burst, Port, PortInfo};
 
 /// What a [`Fault`] does.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +132,7 @@ impl<P: Port> Fault<P> {
             tx: Lane::new(config.tx, config.holding_max, config.link_delay_ns),
             judge: Judge {
                 config: *config,
+                corrupts: config.rx.corrupt + config.tx.corrupt > 0.0,
                 is_harmless: config.rx == FaultRates::NONE && config.tx == FaultRates::NONE,
                 attempts: Attempts::new(config.attempts_max),
                 held: 0,
@@ -230,7 +233,15 @@ impl<P: Port> Port for Fault<P> {
         count
     }
 
-    forward_port!(port: alloc, copy, free, info, stats, carried, waker);
+    fn info(&self) -> PortInfo {
+        let mut info = self.port.info();
+        if self.judge.corrupts && info.mac == MacAddr::MEMORY {
+            info.mac = FAULTY_MAC;
+        }
+        info
+    }
+
+    forward_port!(port: alloc, copy, free, stats, carried, waker);
     forward_port!(port: merges, multicast_base, hears, complaint);
 
     fn is_open(&self) -> bool {
@@ -247,6 +258,11 @@ impl<P: Port> Port for Fault<P> {
     }
 }
 
+/// Where a frame says from which Ethernet address it comes.
+const SOURCE_MAC: Range<usize> = 6..12;
+/// What stands there in place of [`MacAddr::MEMORY`]: 06:57:45:46:54:01.
+const FAULTY_MAC: MacAddr = MacAddr([0x06, b'W', b'E', b'F', b'T', 1]);
+
 #[derive(Clone, Copy, Debug)]
 enum Direction {
     Rx,
@@ -259,6 +275,8 @@ struct Judge {
     config: FaultConfig,
     /// No rate is above 0: nothing to decide, and nothing to remember.
     is_harmless: bool,
+    /// Bits change on the way.
+    corrupts: bool,
     attempts: Attempts,
     /// Frames held in both directions.
     held: usize,
@@ -288,6 +306,9 @@ impl Judge {
             return;
         }
         lane.passed += 1;
+        if self.corrupts && frame.as_ref()[SOURCE_MAC] == MacAddr::MEMORY.0 {
+            frame.as_mut()[SOURCE_MAC].copy_from_slice(&FAULTY_MAC.0);
+        }
         if let Some(word) = fate.corrupted {
             lane.counts.corrupted += 1;
             corrupt(&mut frame.as_mut()[payload], word);

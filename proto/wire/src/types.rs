@@ -47,6 +47,9 @@ pub struct MacAddr(pub [u8; 6]);
 impl MacAddr {
     /// ff:ff:ff:ff:ff:ff
     pub const BROADCAST: Self = Self([0xff; 6]);
+    /// 06:57:45:46:54:00, locally administered: the source of frames that come through memory which
+    /// two processes share (SPEC#handshake). Nothing on the way can change a bit of them.
+    pub const MEMORY: Self = Self([0x06, b'W', b'E', b'F', b'T', 0]);
 }
 
 impl fmt::Display for MacAddr {

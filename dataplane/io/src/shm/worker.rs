@@ -9,9 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use weft_wire::Nanos;
 use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::frame::multicast::group_of;
+use weft_wire::{MacAddr, Nanos};
 
 use super::ShmError;
 #[cfg(doc)]
@@ -24,7 +24,7 @@ use crate::pool::PoolFrame;
 use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
 use crate::rest::Yielding;
 use crate::supply::Supply;
-use crate::udp::{SOCKETS_MAX, pseudo_mac};
+use crate::udp::SOCKETS_MAX;
 use crate::wake::yield_core;
 
 /// What a worker's end is opened with.
@@ -135,7 +135,8 @@ impl ShmPort {
             info: PortInfo {
                 name: config.local.to_string(),
                 driver: "shm".to_owned(),
-                mac: pseudo_mac(config.local.ip()),
+                // Whoever takes its frames knows by this that no bit of them can change on the way.
+                mac: MacAddr::MEMORY,
                 mtu: config.mtu,
             },
             stats: PortStats::default(),

@@ -37,7 +37,7 @@ impl Aggregator {
         if !is_status {
             lease.check_elements(&incoming.header)?;
         }
-        lease.check_integrity(incoming.buffer, incoming.udp.payload_range())?;
+        lease.check_integrity(rank, incoming.buffer, incoming.udp.payload_range())?;
         let seen = look(&lease.slots, step, rank.bit());
         let bank = lease.slots.bank(lease.slots.locate(step));
         let completed_it = usize::from(bank.completed_by()) == rank.index();
@@ -101,7 +101,7 @@ impl Aggregator {
         }
         let step = self.check_chunk(lease, incoming)?;
         lease.check_elements(&incoming.header)?;
-        lease.check_integrity(incoming.buffer, incoming.udp.payload_range())?;
+        lease.check_integrity(rank, incoming.buffer, incoming.udp.payload_range())?;
         if !lease.wanted.has_bit(step) || !lease.members[rank.index()].held.holds(step) {
             return Err(DropReason::Unwanted);
         }
@@ -132,7 +132,9 @@ impl Aggregator {
             return Err(DropReason::ChunkOutOfRange);
         }
         lease.check_elements(&incoming.header)?;
-        lease.check_integrity(incoming.buffer, incoming.udp.payload_range())?;
+        if !is_intact(lease.row.integrity, incoming.buffer, incoming.udp.payload_range()) {
+            return Err(DropReason::Integrity);
+        }
         if let Some(upstream) = &mut lease.upstream {
             upstream.hand_over_done(step);
         }
@@ -279,14 +281,15 @@ impl Lease {
         Ok(())
     }
 
-    /// Checks the datagram that lies in `range` of the frame at the start of `buffer`.
+    /// Checks a member's datagram, which lies in `range` of the frame at the start of `buffer`.
     #[inline(always)]
     pub(super) fn check_integrity(
         &self,
+        rank: Rank,
         buffer: &[u8],
         range: Range<usize>,
     ) -> Result<(), DropReason> {
-        let ok = is_intact(self.row.integrity, buffer, range);
+        let ok = is_intact(self.members[rank.index()].integrity, buffer, range);
         if ok { Ok(()) } else { Err(DropReason::Integrity) }
     }
 }

@@ -49,8 +49,7 @@ impl Aggregator {
                     Hello::parse(&incoming.buffer[body]).map_err(|_| DropReason::Handshake)?;
                 let lease = &mut self.leases[index.index()];
                 lease.load_held(rank, &hello, bitmap)?;
-                let member = &mut lease.members[rank.index()];
-                member.encap = member.encap.with_target_mac(mac);
+                lease.note_mac(rank, mac);
                 self.join(index, rank, &hello, incoming.now)
             }
             Step::Close => {
@@ -99,7 +98,7 @@ impl Aggregator {
             body.session = lease.session;
             body.window = lease.window;
             body.elements = lease.row.elements;
-            body.integrity = lease.row.integrity;
+            body.integrity = member.integrity;
             body.overflow = lease.row.overflow;
             body.fan_in = lease.row.fan_in;
             body.step_count = lease.step_count;

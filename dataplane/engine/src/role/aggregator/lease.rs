@@ -5,8 +5,8 @@ use core::net::{IpAddr, SocketAddr};
 
 use weft_wire::frame::{Encap, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Template};
-use weft_wire::hello::{BODY_LEN, Hello};
-use weft_wire::{Cookie, Epoch, GroupId, Members, Rank};
+use weft_wire::hello::{BODY_LEN, Hello, Integrity};
+use weft_wire::{Cookie, Epoch, GroupId, MacAddr, Members, Rank};
 
 use super::cast::Cast;
 use super::upstream::Upstream;
@@ -47,6 +47,8 @@ pub(super) struct Lease {
     /// 0 until the first formation.
     pub(super) session: u64,
     pub(super) cookie_down: Cookie,
+    /// What protects what goes to its members.
+    pub(super) integrity_down: Integrity,
     /// The header of this epoch's answers: chunk, exponent and flags are each answer's own.
     pub(super) answer: Template,
     pub(super) joined: Members,
@@ -82,6 +84,8 @@ pub(super) struct Member {
     /// Its address in this lane, and its present life.
     pub(super) peer: Peer<UdpAddr>,
     pub(super) encap: Encap,
+    /// What protects what it sends.
+    pub(super) integrity: Integrity,
     /// What its contributions begin with while the lease is open.
     pub(super) expected: Expected,
     pub(super) is_box: bool,
@@ -103,6 +107,18 @@ pub(super) struct Room {
 }
 
 impl Lease {
+    /// A member speaks from behind this Ethernet address. What both sides copy through memory needs
+    /// no CRC, and answers need none once all members are there (SPEC#handshake).
+    pub(super) fn note_mac(&mut self, rank: Rank, mac: MacAddr) {
+        let row = self.row.integrity;
+        let is_bare = mac == MacAddr::MEMORY && row == Integrity::Crc32c;
+        let member = &mut self.members[rank.index()];
+        member.encap = member.encap.with_target_mac(mac);
+        member.integrity = if is_bare { Integrity::None } else { row };
+        let is_any_sealed = self.members.iter().any(|member| member.integrity == row);
+        self.integrity_down = if is_any_sealed { row } else { Integrity::None };
+    }
+
     /// Begins the handshake with the root, if there is one.
     pub(super) fn arm_upstream(&mut self, session: u64, random: &mut Random) {
         if let Some(upstream) = &mut self.upstream {

@@ -75,6 +75,7 @@ impl Lease {
             group: GroupId::default(),
             session: 0,
             cookie_down: Cookie::default(),
+            integrity_down: row.integrity,
             answer: Template::default(),
             joined: Members::EMPTY,
             closed: Members::EMPTY,
@@ -145,6 +146,7 @@ impl Lease {
                 encap: Encap::new(source, target)
                     .expect("the table admits one address family")
                     .with_payload_len(HEADER_LEN + payload_len),
+                integrity: row.integrity,
                 expected: Expected::NOTHING,
                 is_box: member.is_box,
                 limit: unit * weight,
@@ -171,6 +173,7 @@ impl Lease {
         self.payload_len = payload_len;
         self.box_port = shape.local.addr.port();
         self.masks = Masks::of(row.exponent, row.integrity);
+        self.integrity_down = row.integrity;
         self.row = row;
         self.takes_runs = self.may_take_runs();
         self.is_installed = true;

@@ -151,7 +151,7 @@ impl Lease {
         }
         match self.row.integrity {
             Integrity::None => Ok(()),
-            _ => self.check_integrity(frame, DATAGRAM..arrival.frame_len),
+            _ => self.check_integrity(arrival.rank, frame, DATAGRAM..arrival.frame_len),
         }
     }
 

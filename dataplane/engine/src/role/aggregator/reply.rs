@@ -71,7 +71,7 @@ impl Aggregator {
         buffer: &mut [u8],
     ) -> usize {
         self.answer_header(lease, step, 0).emit(encap.payload_mut(buffer));
-        dispatch_out(encap, lease.row.integrity, buffer, HEADER_LEN + lease.payload_len)
+        dispatch_out(encap, lease.integrity_down, buffer, HEADER_LEN + lease.payload_len)
     }
 
     /// The header of the answers to `step`, which is the same for every member.
@@ -186,6 +186,6 @@ impl Aggregator {
         let start = encap.header_len();
         let buffer = &mut *incoming.buffer;
         header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + HEADER_LEN]));
-        Verdict::Send { len: dispatch_out(&encap, lease.row.integrity, buffer, HEADER_LEN) }
+        Verdict::Send { len: dispatch_out(&encap, lease.integrity_down, buffer, HEADER_LEN) }
     }
 }

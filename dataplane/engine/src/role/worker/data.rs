@@ -11,7 +11,7 @@ use weft_wire::{Cookie, Members, Nanos};
 use super::config::{LeaseInfo, Payload};
 use super::event::Refusal;
 use super::lane::{Inbound, Lane, Shared, chunk_of};
-use super::slot::{Action, Answer, Have, Send};
+use super::slot::{Action, Answer, Have, Send, Sum};
 use super::stats::WorkerStats;
 use crate::send::pacer::TokenBucket;
 use crate::session::terms::Terms;
@@ -201,15 +201,13 @@ impl Lane {
             self.hearing.take_heard();
         }
         let chunk = header.chunk.0.wrapping_sub(ctx.base);
-        match steps.take_answer(
-            step,
-            now,
-            self.path.rtt().shortest(),
-            header.exponent,
-            header.flags,
-            sum,
-            payload.keeps_sum(chunk),
-        ) {
+        let sum = Sum {
+            bytes: sum,
+            exponent: header.exponent,
+            flags: header.flags,
+            in_place: payload.keeps_sum(chunk),
+        };
+        match steps.take_answer(step, now, self.path.rtt().shortest(), sum) {
             Answer::New { sent, is_awaited, was_lost, in_flight } => {
                 if was_lost {
                     self.path.on_found();
@@ -237,7 +235,7 @@ impl Lane {
                 };
                 stats.window_reductions += u64::from(halved);
                 stats.smoothed_rtt = self.path.rtt().smoothed().unwrap_or_default();
-                payload.read_chunk(chunk, header.exponent, header.flags, sum);
+                payload.read_chunk(chunk, sum.exponent, sum.flags, sum.bytes);
                 Ok(DataEvent::NewSum)
             }
             Answer::HandedOver => {

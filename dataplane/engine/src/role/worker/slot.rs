@@ -129,6 +129,16 @@ pub(super) enum Have {
     Ignored,
 }
 
+/// A sum that has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sum<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) exponent: i8,
+    pub(super) flags: Flags,
+    /// The payload keeps it until the round ends.
+    pub(super) in_place: bool,
+}
+
 /// A kept sum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held<'a> {

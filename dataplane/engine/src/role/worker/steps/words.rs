@@ -4,19 +4,16 @@ use weft_wire::Nanos;
 use weft_wire::header::Flags;
 
 use super::Steps;
-use crate::role::worker::slot::{Answer, Have, State};
+use crate::role::worker::slot::{Answer, Have, State, Sum};
 
 impl Steps {
-    /// Takes a sum of all members; `in_place`: the payload keeps it until the round ends.
+    /// Takes a sum of all members.
     pub(in crate::role::worker) fn take_answer(
         &mut self,
         step: u32,
         now: Nanos,
         shortest: Option<Nanos>,
-        exponent: i8,
-        flags: Flags,
-        sum: &[u8],
-        in_place: bool,
+        sum: Sum<'_>,
     ) -> Answer {
         let (window, in_flight, awaited_at) = (self.window, self.in_flight, self.awaited_at);
         let slot = self.slot_mut(step);
@@ -38,13 +35,13 @@ impl Steps {
         let is_repeated = slot.sent.is_repeated();
         slot.next += window;
         slot.contributed = false;
-        slot.sum_exponent = exponent;
-        slot.sum_flags = flags.only(Flags::CLAMPED);
-        slot.in_place = in_place;
+        slot.sum_exponent = sum.exponent;
+        slot.sum_flags = sum.flags.only(Flags::CLAMPED);
+        slot.in_place = sum.in_place;
         let index = self.index(step);
-        if !in_place {
+        if !sum.in_place {
             let start = index * self.sum_len;
-            self.sums[start..start + self.sum_len].copy_from_slice(sum);
+            self.sums[start..start + self.sum_len].copy_from_slice(sum.bytes);
         }
         self.order.answer(index, now, is_repeated, shortest.unwrap_or_default());
         self.answered_at = now;
