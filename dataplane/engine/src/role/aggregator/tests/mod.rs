@@ -6,6 +6,7 @@ mod hand_over;
 mod holdings;
 mod hostile;
 mod leaf;
+mod memory;
 mod mtu;
 mod numbers;
 pub(crate) mod quick;
