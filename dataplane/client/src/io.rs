@@ -34,12 +34,15 @@ impl Workers<'_> {
 
 /// A port, its bursts, and the clock.
 pub(crate) struct Io<P: Port> {
+    // Frames before the port: they return to its pool before it closes.
+    rx: Burst<P::Frame>,
+    tx: Burst<P::Frame>,
+    /// One for which there was nothing to send: the next, for its memory is warm.
+    unused: Option<P::Frame>,
     pub(crate) port: P,
     /// DSCP of what is sent.
     dscp: u8,
     origin: Instant,
-    rx: Burst<P::Frame>,
-    tx: Burst<P::Frame>,
     backlog: Backlog,
 }
 
@@ -51,6 +54,7 @@ impl<P: Port> Io<P> {
             origin: Instant::now(),
             rx: Burst::new_const(),
             tx: Burst::new_const(),
+            unused: None,
             backlog: Backlog::default(),
         }
     }
@@ -130,7 +134,8 @@ impl<P: Port> Io<P> {
         loop {
             let mut run_max = BURST_MAX;
             while self.tx.len() < run_max {
-                let Some(mut frame) = self.port.alloc() else { break };
+                let frame = self.unused.take().or_else(|| self.port.alloc());
+                let Some(mut frame) = frame else { break };
                 let written = match workers.active.poll_transmit(now, payload, frame.buffer_mut()) {
                     Some(len) => Some(len),
                     None => workers
@@ -138,7 +143,10 @@ impl<P: Port> Io<P> {
                         .as_mut()
                         .and_then(|other| other.poll_transmit(now, &Nothing, frame.buffer_mut())),
                 };
-                let Some(len) = written else { break };
+                let Some(len) = written else {
+                    self.unused = Some(frame);
+                    break;
+                };
                 frame.set_len(len);
                 set_dscp(frame.as_mut(), self.dscp);
                 // A message's worth, which is also what a cache keeps until the port copies it.
