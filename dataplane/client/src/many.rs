@@ -122,8 +122,8 @@ impl Payload for Many<'_, '_> {
                     let inverse = quant::inverse_quantum(meta.exponent);
                     meta.clamped |= self.kernels.quantise_f32(values, inverse, *limit, wire) > 0;
                 }
-                Code::F32 => self.kernels.emit_f32(values, wire),
-                Code::Bf16 => self.kernels.emit_bf16(values, wire),
+                Code::F32 => self.kernels.emit_f32_ahead(values, wire),
+                Code::Bf16 => self.kernels.emit_bf16_ahead(values, wire),
             }
         }
         out[filled..].fill(0);
@@ -142,8 +142,8 @@ impl Payload for Many<'_, '_> {
                 Code::Fixed(..) => {
                     self.kernels.dequantise_i32(wire, quant::quantum(exponent), values);
                 }
-                Code::F32 => self.kernels.store_f32(values, wire),
-                Code::Bf16 => self.kernels.store_bf16(values, wire),
+                Code::F32 => self.kernels.store_f32_ahead(values, wire),
+                Code::Bf16 => self.kernels.store_bf16_ahead(values, wire),
             }
         }
     }

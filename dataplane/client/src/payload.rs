@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use weft_engine::role::worker::{ChunkMeta, Payload};
-use weft_kernel::{Kernels, prefetch_read, prefetch_write};
+use weft_kernel::Kernels;
 use weft_wire::header::Flags;
 use weft_wire::quant;
 
@@ -15,18 +15,6 @@ use weft_wire::quant;
 fn place(chunk: u32, elements: usize, len: usize) -> Range<usize> {
     let start = chunk as usize * elements;
     start.min(len)..(start + elements).min(len)
-}
-
-/// Asks for the numbers of the chunk after `chunk`: chunks follow each other, but far enough apart
-/// that the CPU does not see it.
-fn ask_ahead<T>(chunk: u32, elements: usize, data: &[T]) {
-    prefetch_read(&data[place(chunk.saturating_add(1), elements, data.len())]);
-}
-
-/// Asks for the place of the chunk after `chunk`, whose sum most often comes next: stores to memory
-/// that is far away would otherwise hold up what is read behind them.
-fn ask_for_place<T>(chunk: u32, elements: usize, data: &[T]) {
-    prefetch_write(&data[place(chunk.saturating_add(1), elements, data.len())]);
 }
 
 /// i32 as they are: for integers, and for block exponents.
@@ -50,8 +38,7 @@ impl Payload for Integers<'_> {
     fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta {
         let place = place(chunk, self.elements, self.data.len());
         let (filled, rest) = out.split_at_mut(place.len() * 4);
-        ask_ahead(chunk, self.elements, self.data);
-        self.kernels.emit_i32(&self.data[place], filled);
+        self.kernels.emit_i32_ahead(&self.data[place], filled);
         for word in rest.chunks_exact_mut(4) {
             word.copy_from_slice(&self.padding.to_be_bytes());
         }
@@ -62,8 +49,7 @@ impl Payload for Integers<'_> {
         let place = place(chunk, self.elements, self.data.len());
         self.clamped += u64::from(flags.contains(Flags::CLAMPED));
         let len = place.len() * 4;
-        self.kernels.store_i32(&mut self.data[place], &sum[..len]);
-        ask_for_place(chunk, self.elements, self.data);
+        self.kernels.store_i32_ahead(&mut self.data[place], &sum[..len]);
     }
 
     fn keeps_sum(&self, chunk: u32) -> bool {
@@ -119,7 +105,6 @@ impl Payload for FixedPoint<'_> {
         let exponent = self.exponents.of(chunk);
         let (filled, rest) = out.split_at_mut(place.len() * 4);
         let inverse = quant::inverse_quantum(exponent);
-        ask_ahead(chunk, self.elements, self.data);
         let clamped = self.kernels.quantise_f32(&self.data[place], inverse, self.limit, filled);
         rest.fill(0);
         ChunkMeta { exponent, clamped: clamped > 0 }
@@ -130,7 +115,6 @@ impl Payload for FixedPoint<'_> {
         self.clamped += u64::from(flags.contains(Flags::CLAMPED));
         let len = place.len() * 4;
         self.kernels.dequantise_i32(&sum[..len], quant::quantum(exponent), &mut self.data[place]);
-        ask_for_place(chunk, self.elements, self.data);
     }
 }
 
@@ -151,11 +135,10 @@ impl Payload for Floats<'_> {
     fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta {
         let here = place(chunk, self.elements, self.data.len());
         let (filled, rest) = out.split_at_mut(here.len() * if self.bf16 { 2 } else { 4 });
-        ask_ahead(chunk, self.elements, self.data);
         if self.bf16 {
-            self.kernels.emit_bf16(&self.data[here], filled);
+            self.kernels.emit_bf16_ahead(&self.data[here], filled);
         } else {
-            self.kernels.emit_f32(&self.data[here], filled);
+            self.kernels.emit_f32_ahead(&self.data[here], filled);
         }
         rest.fill(0);
         ChunkMeta::default()
@@ -165,12 +148,11 @@ impl Payload for Floats<'_> {
         let place = place(chunk, self.elements, self.data.len());
         if self.bf16 {
             let len = place.len() * 2;
-            self.kernels.store_bf16(&mut self.data[place], &sum[..len]);
+            self.kernels.store_bf16_ahead(&mut self.data[place], &sum[..len]);
         } else {
             let len = place.len() * 4;
-            self.kernels.store_f32(&mut self.data[place], &sum[..len]);
+            self.kernels.store_f32_ahead(&mut self.data[place], &sum[..len]);
         }
-        ask_for_place(chunk, self.elements, self.data);
     }
 
     fn keeps_sum(&self, chunk: u32) -> bool {

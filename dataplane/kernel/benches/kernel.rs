@@ -148,6 +148,42 @@ fn crc(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// A vector that no cache holds, to the wire and back in chunks of a frame and of a large one, by
+/// the operations that ask for what comes next and by those that do not.
+fn vector(criterion: &mut Criterion) {
+    let mut values = vec![1f32; 16 << 20];
+    let kernels = Kernels::detect();
+    let mut group = criterion.benchmark_group("vector");
+    group.throughput(Throughput::Bytes(4 * values.len() as u64));
+    group.sample_size(10).measurement_time(Duration::from_secs(1));
+    for elements in [352, 2240] {
+        let mut wire = vec![0; elements * 4];
+        let emits: [(_, fn(&Kernels, &[f32], &mut [u8])); 2] =
+            [("emit_f32", Kernels::emit_f32), ("emit_f32_ahead", Kernels::emit_f32_ahead)];
+        for (name, emit) in emits {
+            group.bench_function(BenchmarkId::new(name, elements), |b| {
+                b.iter(|| {
+                    for chunk in values.chunks_exact(elements) {
+                        emit(kernels, chunk, black_box(&mut wire));
+                    }
+                });
+            });
+        }
+        let stores: [(_, fn(&Kernels, &mut [f32], &[u8])); 2] =
+            [("store_f32", Kernels::store_f32), ("store_f32_ahead", Kernels::store_f32_ahead)];
+        for (name, store) in stores {
+            group.bench_function(BenchmarkId::new(name, elements), |b| {
+                b.iter(|| {
+                    for chunk in values.chunks_exact_mut(elements) {
+                        store(kernels, chunk, black_box(&wire));
+                    }
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
@@ -155,6 +191,6 @@ criterion_group! {
         .measurement_time(Duration::from_millis(200))
         .sample_size(20)
         .without_plots();
-    targets = arithmetic, crc
+    targets = arithmetic, crc, vector
 }
 criterion_main!(benches);

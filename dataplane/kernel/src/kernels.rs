@@ -12,6 +12,7 @@
 
 use crate::table::Kernels;
 
+mod ahead;
 mod run;
 
 pub use run::RUN_MAX;
@@ -257,43 +258,6 @@ impl Kernels {
         assert_eq!(wire.len(), slot.len() * HALF, "payload and slot differ in length");
         // SAFETY: holding a `Kernels` proves that the processor has the function's features.
         unsafe { (self.emit_bf16)(slot, wire) };
-    }
-
-    /// Writes `value * inverse_quantum` as an integer: nearest, ties to even, within ±`limit`.
-    ///
-    /// Returns how many elements were clamped. NaN becomes 0 and counts as clamped: no integer
-    /// stands for it, and a gradient with a NaN in it should not pass unnoticed.
-    ///
-    /// # Panics
-    ///
-    /// If `wire` is not 4 bytes per element of `values`, or `limit` is negative.
-    #[inline]
-    pub fn quantise_f32(
-        &self,
-        values: &[f32],
-        inverse_quantum: f32,
-        limit: i32,
-        wire: &mut [u8],
-    ) -> u32 {
-        assert_eq!(wire.len(), values.len() * WORD, "payload and values differ in length");
-        assert!(limit >= 0, "a negative clamp limit");
-        // SAFETY: holding a `Kernels` proves that the processor has the function's features.
-        unsafe { (self.quantise_f32)(values, inverse_quantum, limit, wire) }
-    }
-
-    /// Reads integers and multiplies each by `quantum`.
-    ///
-    /// The integer is rounded once to f32 (to nearest even); a power of two as quantum adds no
-    /// further error unless the result is subnormal.
-    ///
-    /// # Panics
-    ///
-    /// If `wire` is not 4 bytes per element of `values`.
-    #[inline]
-    pub fn dequantise_i32(&self, wire: &[u8], quantum: f32, values: &mut [f32]) {
-        assert_eq!(wire.len(), values.len() * WORD, "payload and values differ in length");
-        // SAFETY: holding a `Kernels` proves that the processor has the function's features.
-        unsafe { (self.dequantise_i32)(wire, quantum, values) };
     }
 
     /// Returns the greatest magnitude among the finite values, 0 when there is none.

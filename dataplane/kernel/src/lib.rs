@@ -37,7 +37,7 @@ pub use crc::{CrcPatch, crc32c, crc32c_append, crc32c_blank};
 pub use kernels::RUN_MAX;
 pub use loops::squares;
 pub use pattern::{PATTERN_LEN, Pattern};
-pub use prefetch::{prefetch_line, prefetch_read, prefetch_write};
+pub use prefetch::{prefetch_line, prefetch_write};
 pub use table::{Isa, Kernels};
 pub use words::{as_f32, as_f32_mut};
 

@@ -10,8 +10,13 @@
 //!
 //! Numbers: PROTOCOL section 9.
 
+mod ahead;
 mod run;
 
+pub(crate) use ahead::{
+    dequantise_i32, emit_bf16_ahead, emit_f32_ahead, emit_i32_ahead, quantise_f32,
+    store_bf16_ahead, store_f32_ahead, store_i32_ahead,
+};
 pub(crate) use run::{add_run_f32, add_run_f32_emit, add_run_i32, add_run_i32_emit};
 
 /// The one NaN that sums produce. Which operand's payload survives an addition depends on the
@@ -218,55 +223,6 @@ pub(crate) fn add_bf16_emit(slot: &mut [f32], wire: &mut [u8]) {
 pub(crate) fn emit_bf16(slot: &[f32], wire: &mut [u8]) {
     for (s, w) in slot.iter().zip(halves_mut(wire)) {
         *w = to_bf16(*s);
-    }
-}
-
-/// Rounds to the nearest integer, ties to even, without the SSE4.1 instruction: below 2^23 adding
-/// and subtracting 2^23 rounds, from 2^23 on every f32 is an integer already.
-#[inline(always)]
-fn round_ties_even(value: f32) -> f32 {
-    const INTEGERS_FROM: f32 = 8_388_608.0;
-    let magic = INTEGERS_FROM.copysign(value);
-    let rounded = (value + magic) - magic;
-    if value.abs() < INTEGERS_FROM { rounded } else { value }
-}
-
-/// Converts without the language's saturating `as`, which the compiler does not vectorise:
-/// outside i32's range only the sign counts, and what has no sign (NaN) becomes 0.
-#[inline(always)]
-fn to_i32_clamped(rounded: f32, limit: i32) -> (i32, bool) {
-    const BEYOND_I32: f32 = 2_147_483_648.0;
-    let in_range = rounded.abs() < BEYOND_I32;
-    let convertible = if in_range { rounded } else { 0.0 };
-    // SAFETY: `convertible` is an integer strictly between -2^31 and 2^31, and no NaN.
-    let integer: i32 = unsafe { convertible.to_int_unchecked() };
-    let beyond = if rounded > 0.0 { limit } else { -limit };
-    let beyond = if rounded.is_nan() { 0 } else { beyond };
-    let clamped = if in_range { clamp(integer, limit) } else { beyond };
-    (clamped, !in_range || clamped != integer)
-}
-
-#[inline(always)]
-pub(crate) fn quantise_f32(
-    values: &[f32],
-    inverse_quantum: f32,
-    limit: i32,
-    wire: &mut [u8],
-) -> u32 {
-    let mut clamped_count = 0;
-    for (v, w) in values.iter().zip(words_mut(wire)) {
-        let (integer, clamped) = to_i32_clamped(round_ties_even(*v * inverse_quantum), limit);
-        clamped_count += u32::from(clamped);
-        *w = integer.to_be_bytes();
-    }
-    clamped_count
-}
-
-#[inline(always)]
-#[expect(clippy::cast_precision_loss, reason = "an f32 result is what the caller asked for")]
-pub(crate) fn dequantise_i32(wire: &[u8], quantum: f32, values: &mut [f32]) {
-    for (v, w) in values.iter_mut().zip(words(wire)) {
-        *v = i32::from_be_bytes(*w) as f32 * quantum;
     }
 }
 

@@ -100,9 +100,11 @@ fn i32_operations_equal_the_reference() {
         let payload = reference::write_i32(&inputs.i32s(len));
         let wire = Wire { payload: &payload, offset };
         check_store(kernels, wire, Kernels::store_i32, &I32, context);
+        check_store(kernels, wire, Kernels::store_i32_ahead, &I32, context);
         check_fold(kernels, &slot, wire, &add, &I32, context);
         check_fold(kernels, &slot, wire, &max, &I32, context);
         check_emit(kernels, &slot, offset, Kernels::emit_i32, &I32, context);
+        check_emit(kernels, &slot, offset, Kernels::emit_i32_ahead, &I32, context);
     });
 }
 
@@ -118,8 +120,10 @@ fn f32_operations_equal_the_reference() {
         let payload = reference::write_f32(&inputs.f32s(len));
         let wire = Wire { payload: &payload, offset };
         check_store(kernels, wire, Kernels::store_f32, &F32, context);
+        check_store(kernels, wire, Kernels::store_f32_ahead, &F32, context);
         check_fold(kernels, &slot, wire, &add, &F32, context);
         check_emit(kernels, &slot, offset, Kernels::emit_f32, &F32, context);
+        check_emit(kernels, &slot, offset, Kernels::emit_f32_ahead, &F32, context);
     });
 }
 
@@ -137,8 +141,10 @@ fn bf16_operations_equal_the_reference() {
         let payload: Vec<u8> = inputs.f32s(len).iter().flat_map(cut).collect();
         let wire = Wire { payload: &payload, offset };
         check_store(kernels, wire, Kernels::store_bf16, &BF16, context);
+        check_store(kernels, wire, Kernels::store_bf16_ahead, &BF16, context);
         check_fold(kernels, &slot, wire, &add, &BF16, context);
         check_emit(kernels, &slot, offset, Kernels::emit_bf16, &BF16, context);
+        check_emit(kernels, &slot, offset, Kernels::emit_bf16_ahead, &BF16, context);
     });
 }
 

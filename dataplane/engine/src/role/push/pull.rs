@@ -197,7 +197,7 @@ impl Puller {
         stats.congestion_marks += u64::from(is_marked);
         stats.window_reductions += u64::from(halved);
         let start = chunk as usize * self.elements;
-        kernels.store_f32(&mut self.model[start..start + self.elements], elements);
+        kernels.store_f32_ahead(&mut self.model[start..start + self.elements], elements);
         self.progress_at = now;
         Ok(self.end_if_whole())
     }

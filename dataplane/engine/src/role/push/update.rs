@@ -293,15 +293,15 @@ impl Update {
         rest.fill(0);
         let clamped = match (&self.values, element_type) {
             (Values::Integers(values), _) => {
-                kernels.emit_i32(&values[start..end], filled);
+                kernels.emit_i32_ahead(&values[start..end], filled);
                 0
             }
             (Values::Reals(values), ElementType::F32) => {
-                kernels.emit_f32(&values[start..end], filled);
+                kernels.emit_f32_ahead(&values[start..end], filled);
                 0
             }
             (Values::Reals(values), ElementType::Bf16) => {
-                kernels.emit_bf16(&values[start..end], filled);
+                kernels.emit_bf16_ahead(&values[start..end], filled);
                 0
             }
             (Values::Reals(values), _) => {
