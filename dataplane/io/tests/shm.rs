@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use common::shm::{Host, LONG, clock, host, host_at, join, local, receive_until, send};
 use common::{contribution, datagram, encap};
+use weft_io::fault::{Fault, FaultConfig, FaultRates};
 use weft_io::shm::{Refusal, ShmConfig, ShmError, ShmHost, ShmPort};
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Frame, Port};
-use weft_wire::Nanos;
 use weft_wire::frame::Udp;
+use weft_wire::{MacAddr, Nanos};
 
 #[test]
 fn frames_go_both_ways_and_show_who_sent_them() {
@@ -44,6 +45,37 @@ fn frames_go_both_ways_and_show_who_sent_them() {
     assert_eq!(worker.stats().rx_packets, 1000);
     assert_eq!(host.stats().rx_packets, 1000);
     assert_eq!(host.carried().0, 1000 * (42 + payload.len() as u64));
+}
+
+/// Whose source says that nothing changes on the way is believed without a CRC.
+#[test]
+fn a_port_over_memory_says_so_and_one_that_corrupts_does_not() {
+    let (mut host, addr) = host();
+    let own = local(20_006);
+    let mut worker = join(&mut host, &ShmConfig::new(own, addr)).expect("it is let in");
+    assert_eq!(worker.info().mac, MacAddr::MEMORY);
+    assert_ne!(host.info().mac, MacAddr::MEMORY);
+    let mut frame = datagram(&mut worker, &encap(own, addr), &contribution(1, 1));
+    frame.as_mut()[6..12].copy_from_slice(&MacAddr::MEMORY.0);
+    let mut tx = Burst::new();
+    tx.push(frame);
+    worker.tx_burst(clock(), &mut tx);
+    let faulty = |corrupt| {
+        let rates = FaultRates { duplicate: 1.0, corrupt, ..FaultRates::NONE };
+        FaultConfig { rx: rates, ..FaultConfig::default() }
+    };
+    let worker = Fault::new(worker, &faulty(0.0));
+    assert_eq!(worker.info().mac, MacAddr::MEMORY, "bits stay as they are");
+    assert_ne!(Fault::new(worker, &faulty(1e-9)).info().mac, MacAddr::MEMORY);
+    let mut host = Fault::new(host, &faulty(1e-9));
+    let mut count = 0;
+    receive_until(&mut host, |_, rx| {
+        for frame in rx {
+            assert_ne!(frame.as_ref()[6..12], MacAddr::MEMORY.0, "a box whose port corrupts");
+            count += 1;
+        }
+        count == 2
+    });
 }
 
 #[test]
