@@ -177,3 +177,43 @@ impl Payload for Nothing {
         unreachable!("no sum is taken outside a round")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats(data: &mut [f32], bf16: bool) -> Floats<'_> {
+        Floats { kernels: Kernels::detect(), elements: 4, data, bf16 }
+    }
+
+    /// Others must get the sum as it came, bit for bit, also what is beyond this vector.
+    #[test]
+    fn places_keep_a_sum_where_they_have_all_of_its_bits() {
+        let mut data = [0f32; 6];
+        let sum: Vec<u8> = (1..=16).chain([0x7f, 0x80, 0, 1]).collect();
+        let mut payload = floats(&mut data, false);
+        assert_eq!(
+            [0, 1, 2, u32::MAX].map(|chunk| payload.keeps_sum(chunk)),
+            [true, false, false, false]
+        );
+        payload.read_chunk(0, 0, Flags::NONE, &sum[4..]);
+        let mut out = [0; 16];
+        payload.write_sum(0, &mut out);
+        assert_eq!(out, sum[4..], "a signalling NaN as well");
+        assert!(!floats(&mut data, true).keeps_sum(0), "a bf16 was widened");
+    }
+
+    #[test]
+    fn places_of_integers_keep_them() {
+        let mut data = [0; 6];
+        let kernels = Kernels::detect();
+        let mut payload =
+            Integers { kernels, elements: 4, data: &mut data, padding: 0, exponent: 0, clamped: 0 };
+        assert_eq!([0, 1].map(|chunk| payload.keeps_sum(chunk)), [true, false]);
+        let sum: Vec<u8> = (1..=16).collect();
+        payload.read_chunk(0, 0, Flags::NONE, &sum);
+        let mut out = [0; 16];
+        payload.write_sum(0, &mut out);
+        assert_eq!(out, sum[..]);
+    }
+}
