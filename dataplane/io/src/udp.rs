@@ -1,6 +1,7 @@
 //! Weft frames over the kernel's UDP sockets: no privileges, any machine, the slowest port.
 //!
-//! One port is one socket (a box) or several on consecutive UDP ports (a worker's lanes). Sockets
+//! One port is one socket (a box), several on consecutive UDP ports (a worker's lanes), or one lane
+//! of a box with several, whose ports share the first ([`UdpPort::open_lanes`]). Sockets
 //! carry payloads only, so the port writes the 42 or 62 bytes of headers in front of each received
 //! payload, and reads them off each frame to send: engines, traces and classification see what a
 //! wire would show. Ethernet addresses are made up from the IP ([`pseudo_mac`]), time to live and
@@ -22,6 +23,7 @@
 
 mod frame_set;
 mod headers;
+mod lanes;
 mod mmsg;
 mod receive;
 mod reserve;
@@ -155,7 +157,7 @@ pub struct GrantedBuffers {
 /// A port over UDP sockets.
 #[derive(Debug)]
 pub struct UdpPort {
-    /// Those that send, then those of multicast addresses.
+    /// Those that send, then those of multicast addresses, or one of a port that lanes share.
     sockets: Vec<Socket>,
     sender_count: usize,
     supply: Supply,
@@ -179,17 +181,23 @@ impl UdpPort {
     pub fn open(config: &UdpConfig) -> Result<Self, UdpError> {
         check(config)?;
         let mut sockets = socket::bind_all(config)?;
-        let (addr, sender_count) = (sockets[0].addr(), sockets.len());
+        let sender_count = sockets.len();
         for hears in &config.hears {
             sockets.extend(socket::hear_all(hears, config)?);
         }
+        Ok(Self::on(sockets, sender_count, config))
+    }
+
+    /// A port on open sockets, of which the first `sender_count` send.
+    fn on(sockets: Vec<Socket>, sender_count: usize, config: &UdpConfig) -> Self {
+        let addr = sockets[0].addr();
         let socket_count = sockets.len();
         mmsg::prepare_thread();
         let name =
             if sender_count == 1 { addr.to_string() } else { format!("{addr}+{sender_count}") };
         let mac = pseudo_mac(addr.ip());
         let headers_len = headers::len(addr.ip());
-        Ok(Self {
+        Self {
             sockets,
             sender_count,
             turns: Turns::new(sender_count, socket_count),
@@ -201,7 +209,7 @@ impl UdpPort {
             merged: config.offload.then(|| Merged::new(config.mtu - (headers_len - ETHERNET_LEN))),
             waker: None,
             yielding: Yielding::default(),
-        })
+        }
     }
 
     /// The address of the first socket; the others follow on the next UDP ports.

@@ -46,7 +46,6 @@ impl Socket {
         self.inner.as_raw_fd()
     }
 
-    #[cfg(test)]
     pub(super) fn inner(&self) -> &socket2::Socket {
         &self.inner
     }
@@ -96,11 +95,28 @@ impl Socket {
     }
 
     fn bind(addr: SocketAddr, config: &UdpConfig) -> Result<Self, UdpError> {
+        Self::bind_with(addr, config, false)
+    }
+
+    /// A socket beside another of this process that allows it.
+    pub(super) fn bind_shared(addr: SocketAddr, config: &UdpConfig) -> Result<Self, UdpError> {
+        Self::bind_with(addr, config, true)
+    }
+
+    /// Lets further sockets of this user be bound to the same port.
+    pub(super) fn allow_sharing(&self) -> io::Result<()> {
+        self.inner.set_reuse_port(true)
+    }
+
+    fn bind_with(addr: SocketAddr, config: &UdpConfig, shares: bool) -> Result<Self, UdpError> {
         let failed = |attempt| move |source| UdpError::Socket { addr, attempt, source };
         let inner = make(addr).map_err(failed("make a socket"))?;
         if addr.is_ipv6() {
             inner.set_only_v6(true).map_err(failed("set IPV6_V6ONLY"))?;
             choose_interface(&inner, addr.ip());
+        }
+        if shares {
+            inner.set_reuse_port(true).map_err(failed("share a socket's port"))?;
         }
         inner.bind(&SockAddr::from(addr)).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => UdpError::InUse { addr },
