@@ -32,6 +32,7 @@ mod door;
 mod entrance;
 mod hello;
 mod host;
+mod lanes;
 mod region;
 mod ring;
 mod worker;
@@ -43,6 +44,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::hello::Refusal;
 pub use self::host::ShmHost;
+pub use self::lanes::ShmLanes;
 pub use self::worker::{ShmConfig, ShmPort};
 
 /// Most workers of one box over shared memory: the members of a row.

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use weft_wire::frame::ETHERNET_LEN;
@@ -18,6 +19,7 @@ use super::hello::{self, Answer};
 use super::region::Region;
 use super::ring::{Direction, Geometry, HEADER_WORDS, Putter, Taker};
 use super::worker::ShmConfig;
+use crate::udp::SOCKETS_MAX;
 
 /// A connection with its memory.
 #[derive(Debug)]
@@ -39,18 +41,33 @@ pub(super) struct Shared {
 impl Shared {
     /// Sleeps until the box has sent something or has ended.
     pub(super) fn wait(&mut self, timeout: Duration) {
-        if self.is_over {
-            return;
+        wait_for_any(&mut [self], timeout);
+    }
+
+    /// Takes note of what has ended a sleep.
+    fn note_woken(&mut self, is_rung: bool, is_said: bool) {
+        if is_rung {
+            door::forget(&self.own_event);
         }
-        if self.down.fall_asleep() {
-            let woken = sleep(&[&self.own_event, &self.stream], timeout);
-            if woken[0] {
-                door::forget(&self.own_event);
-            }
-            // The box has nothing to say any more: whatever it says is an end.
-            self.is_over = woken[1] && !matches!(door::hear(&self.stream), Heard::Nothing);
+        // The box has nothing to say any more: whatever it says is an end.
+        self.is_over = is_said && !matches!(door::hear(&self.stream), Heard::Nothing);
+    }
+}
+
+/// Sleeps until a box, or a lane of one, has sent something or has ended.
+pub(super) fn wait_for_any(all: &mut [&mut Shared], timeout: Duration) {
+    if all.iter().any(|shared| shared.is_over) {
+        return;
+    }
+    // Each says that it sleeps, so that whoever sends rings.
+    if all.iter_mut().all(|shared| shared.down.fall_asleep()) {
+        let woken = woken(all, timeout);
+        for (shared, woken) in all.iter_mut().zip(woken.chunks_exact(2)) {
+            shared.note_woken(woken[0], woken[1]);
         }
-        self.down.wake_up();
+    }
+    for shared in all {
+        shared.down.wake_up();
     }
 }
 
@@ -99,6 +116,15 @@ pub(super) struct Welcome {
     fds: [OwnedFd; DESCRIPTORS],
 }
 
+/// Of each, whether it was rung, and whether its box had something to say.
+fn woken(all: &[&mut Shared], timeout: Duration) -> ArrayVec<bool, { 2 * SOCKETS_MAX }> {
+    let fds = all.iter().flat_map(|it| [it.own_event.as_fd(), it.stream.as_fd()]);
+    let fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let mut fds: ArrayVec<PollFd<'_>, { 2 * SOCKETS_MAX }> = fds.collect();
+    poll_for(&mut fds, timeout);
+    fds.iter().map(|fd| fd.any() == Some(true)).collect()
+}
+
 /// Maps the memory and judges it.
 pub(super) fn join(
     config: &ShmConfig,
@@ -139,7 +165,11 @@ pub(super) fn sleep<const COUNT: usize>(
     timeout: Duration,
 ) -> [bool; COUNT] {
     let mut fds = fds.map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN));
-    // An interrupted wait returns early, which `Port::wait` allows.
-    let _ = ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None);
+    poll_for(&mut fds, timeout);
     fds.map(|fd| fd.any() == Some(true))
+}
+
+fn poll_for(fds: &mut [PollFd<'_>], timeout: Duration) {
+    // An interrupted wait returns early, which `Port::wait` allows.
+    let _ = ppoll(fds, Some(TimeSpec::from_duration(timeout)), None);
 }

@@ -32,7 +32,7 @@ pub(super) struct Link {
     /// Its first address; `lanes` UDP ports from there on are its own.
     local: UdpAddr,
     lanes: u16,
-    /// The multicast addresses that it hears.
+    /// The multicast addresses that it hears, at as many UDP ports as it has lanes.
     hears: ArrayVec<UdpAddr, ROWS_MAX>,
 }
 
@@ -45,7 +45,10 @@ impl Link {
 
     /// True when the worker hears this multicast address.
     pub(super) fn hears(&self, group: UdpAddr) -> bool {
-        self.hears.iter().any(|heard| heard.is_same_host(group))
+        let is_heard = |heard: &UdpAddr| {
+            heard.is_same_host(group) && group.port().wrapping_sub(heard.port()) < self.lanes
+        };
+        self.hears.iter().any(is_heard)
     }
 
     /// Shows the worker what was put in. If it sleeps it is to be woken, but not for each frame:
@@ -97,6 +100,8 @@ pub(super) struct Entrance {
     /// Of every worker's rings.
     geometry: Geometry,
     mtu: usize,
+    /// The UDP port of the lane that waits here, from which sums for all go.
+    udp_port: u16,
     /// Where the multicast addresses of rows begin.
     pub(super) base: IpAddr,
     /// By which workers read what is for all.
@@ -126,7 +131,9 @@ impl Entrance {
         let casts = CastWriter::create(geometry);
         let (writer, casts) = casts.map_err(failed("take memory for all workers"))?;
         let (waiting, base) = (ArrayVec::new(), memory_base(addr.ip()));
-        let entrance = Self { listener, waiting, geometry, mtu, base, casts, box_event, counts };
+        let udp_port = addr.port();
+        let entrance =
+            Self { listener, waiting, geometry, mtu, udp_port, base, casts, box_event, counts };
         Ok((entrance, writer))
     }
 
@@ -214,7 +221,7 @@ impl Entrance {
         let (region, _, event) = memory().map_err(|_| Refusal::Memory)?;
         let region = Arc::new(region);
         let groups = hello.rows.iter().filter_map(|row| group_of(self.base, *row));
-        let hears = groups.map(|group| SocketAddr::new(group, 0).into()).collect();
+        let hears = groups.map(|group| SocketAddr::new(group, self.udp_port).into()).collect();
         let Caller { stream, .. } = self.waiting.swap_remove(index);
         count(&self.counts.0.joined);
         Ok(Link {

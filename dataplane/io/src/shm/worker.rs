@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::frame::multicast::group_of;
 use weft_wire::{MacAddr, Nanos};
@@ -16,7 +17,7 @@ use weft_wire::{MacAddr, Nanos};
 use super::ShmError;
 #[cfg(doc)]
 use super::ShmHost;
-use super::connection::{Shared, call, hear, join, sleep};
+use super::connection::{self, Shared, call, hear, join, sleep};
 use super::door;
 use super::hello::{self, Hello, Message, ROWS_MAX};
 use super::ring::{Broken, FRAME_LEN_MAX, Taken, Taker};
@@ -285,6 +286,21 @@ impl Port for ShmPort {
             State::Apart(_) => std::thread::sleep(timeout.min(RETRY_AFTER)),
         }
     }
+}
+
+/// Sleeps until a box has sent something to one of these ports, or has ended.
+pub(super) fn wait_for_any(ports: &mut [ShmPort], timeout: Duration) {
+    let count = ports.len();
+    let states = ports.iter_mut().map(|port| &mut port.state);
+    let joined = states.filter_map(|state| match state {
+        State::Joined(shared) => Some(&mut **shared),
+        State::Calling(..) | State::Apart(_) => None,
+    });
+    let mut joined: ArrayVec<&mut Shared, SOCKETS_MAX> = joined.collect();
+    // Those that seek their box do so when they are asked for frames.
+    let are_all = joined.len() == count;
+    let timeout = if are_all { timeout } else { timeout.min(RETRY_AFTER) };
+    connection::wait_for_any(&mut joined, timeout);
 }
 
 /// Takes frames out until the burst is full or nothing is left.

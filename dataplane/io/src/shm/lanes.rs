@@ -1,0 +1,144 @@
+//! A worker's end towards a box of several lanes: rings with each of them.
+//!
+//! Each lane of such a box has a rendezvous at its own UDP port and lets the worker's lane in, so
+//! that the box's threads share what there is to copy, and none reads for another. Frames go by
+//! their source port, which is the lane's. A lane whose box has begun anew is found again by
+//! itself; one whose ring is full keeps back what comes after it, as a port does.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use weft_wire::Nanos;
+use weft_wire::frame::Udp;
+
+use super::ShmError;
+use super::worker::{ShmConfig, ShmPort};
+use crate::pool::PoolFrame;
+use crate::port::{Burst, Port, PortInfo, PortStats};
+use crate::rest::Yielding;
+use crate::wake::yield_core;
+
+/// A worker's port over memory that it shares with each lane of the box of its host.
+#[derive(Debug)]
+pub struct ShmLanes {
+    /// One a lane, or one for all.
+    ports: Vec<ShmPort>,
+    first: SocketAddr,
+    sorted: Vec<Burst<PoolFrame>>,
+    /// Which lane comes first in the next burst.
+    next: usize,
+    yielding: Yielding,
+}
+
+impl ShmLanes {
+    /// Calls each lane of the box; one whose first lane reads for all has one rendezvous.
+    ///
+    /// # Errors
+    /// [`ShmError`], one line that says what to do.
+    pub fn open(config: &ShmConfig) -> Result<Self, ShmError> {
+        let lanes = u16::try_from(config.lanes).unwrap_or(u16::MAX);
+        let each = || (0..lanes).map(|lane| open_lane(config, lane)).collect();
+        // A box opens its first lane's rendezvous last, so that one tells of the others.
+        let are_apart = || lanes > 1 && ShmPort::is_offered(above(config.target, 1));
+        let ports: Vec<ShmPort> = match are_apart() {
+            true => each(),
+            false => match vec![ShmPort::open(config)?] {
+                all if are_apart() => {
+                    drop(all);
+                    each()
+                }
+                all => Ok(all),
+            },
+        }?;
+        Ok(Self {
+            sorted: ports.iter().map(|_| Burst::new_const()).collect(),
+            ports,
+            first: config.local,
+            next: 0,
+            yielding: Yielding::default(),
+        })
+    }
+
+    /// The lane that a frame is of: any, if it is of none.
+    fn lane_of(&self, frame: &[u8]) -> usize {
+        let port = Udp::parse(frame).map_or(0, |udp| udp.source.port());
+        usize::from(port.wrapping_sub(self.first.port())).min(self.ports.len() - 1)
+    }
+}
+
+fn above(mut addr: SocketAddr, lane: u16) -> SocketAddr {
+    addr.set_port(addr.port().saturating_add(lane));
+    addr
+}
+
+fn open_lane(config: &ShmConfig, lane: u16) -> Result<ShmPort, ShmError> {
+    ShmPort::open(&ShmConfig {
+        local: above(config.local, lane),
+        lanes: 1,
+        target: above(config.target, lane),
+        ..config.clone()
+    })
+}
+
+impl Port for ShmLanes {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        let (count, lanes) = (self.ports.len(), self.next..self.next + self.ports.len());
+        let received = lanes.map(|lane| self.ports[lane % count].rx_burst(now, rx)).sum();
+        self.next = (self.next + 1) % count;
+        if received > 0 {
+            self.yielding.note_received();
+        }
+        received
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        if let [port] = &mut self.ports[..] {
+            return port.tx_burst(now, tx);
+        }
+        for frame in tx.drain(..) {
+            let lane = self.lane_of(frame.as_ref());
+            self.sorted[lane].push(frame);
+        }
+        let mut sent = 0;
+        for (port, frames) in self.ports.iter_mut().zip(&mut self.sorted) {
+            if !frames.is_empty() {
+                sent += port.tx_burst(now, frames);
+                tx.extend(frames.drain(..));
+            }
+        }
+        sent
+    }
+
+    fn alloc(&mut self) -> Option<PoolFrame> {
+        self.ports.iter_mut().find_map(Port::alloc)
+    }
+
+    fn free(&mut self, frames: &mut Burst<PoolFrame>) {
+        self.ports[0].free(frames);
+    }
+
+    fn info(&self) -> PortInfo {
+        self.ports[0].info()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.ports.iter().fold(PortStats::default(), |sum, port| sum.plus(port.stats()))
+    }
+
+    fn multicast_base(&self) -> Option<IpAddr> {
+        self.ports[0].multicast_base()
+    }
+
+    fn hears(&self, group: IpAddr) -> bool {
+        self.ports[0].hears(group)
+    }
+
+    fn wait(&mut self, timeout_ns: u64) {
+        if yield_core(&mut self.yielding) {
+            return;
+        }
+        super::worker::wait_for_any(&mut self.ports, Duration::from_nanos(timeout_ns));
+    }
+}
