@@ -9,7 +9,7 @@ use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Listens};
 use weft_io::nic::interface_with;
 use weft_io::pool::PoolFrame;
 use weft_io::route::router_to;
-use weft_io::shm::{ShmConfig, ShmError, ShmPort};
+use weft_io::shm::{ShmConfig, ShmError, ShmLanes, ShmPort};
 use weft_io::udp::{Hears, ReservedPorts, UdpConfig, UdpPort};
 use weft_io::{Burst, Port, PortInfo, PortStats, Waker};
 use weft_wire::Nanos;
@@ -30,7 +30,7 @@ pub struct WorkerPort {
 #[expect(clippy::large_enum_variant, reason = "one a session; a frame's way has no pointer more")]
 enum Kind {
     Udp(UdpPort),
-    Shm(ShmPort),
+    Shm(ShmLanes),
     AfPacket(HostedPort<AfPacketPort>),
 }
 
@@ -41,7 +41,7 @@ impl WorkerPort {
     /// # Errors
     /// [`Error::Port`], [`Error::Shm`] and those of an interface, one line that says what to do.
     pub fn open(config: &Config) -> Result<Self, Error> {
-        let open_shm = || ShmPort::open(&shm_config(config));
+        let open_shm = || ShmLanes::open(&shm_config(config));
         let open_udp = || UdpPort::open(&udp_config(config)).map_err(Error::Port).map(Kind::Udp);
         let (kind, fallback) = match config.io {
             Io::Shm => (Kind::Shm(await_shm(config).map_err(Error::Shm)?), None),
@@ -133,10 +133,10 @@ fn shm_config(config: &Config) -> ShmConfig {
 }
 
 /// Opens the memory that a box of this host shares, once it does: it may start after the worker.
-fn await_shm(config: &Config) -> Result<ShmPort, ShmError> {
+fn await_shm(config: &Config) -> Result<ShmLanes, ShmError> {
     let begun = Instant::now();
     loop {
-        match ShmPort::open(&shm_config(config)) {
+        match ShmLanes::open(&shm_config(config)) {
             Err(ShmError::NoBox { .. }) if begun.elapsed() < config.connect_timeout => {
                 thread::sleep(CALL_AGAIN);
             }
@@ -160,6 +160,7 @@ fn open_af_packet(config: &Config, many: bool) -> Result<HostedPort<AfPacketPort
         return Err(Error::Config { field: "local", problem });
     }
     let port = AfPacketPort::open(&AfPacketConfig {
+        mtu: Some(usize::from(config.mtu)),
         frame_count: config.frame_count,
         // What `tc` says of the interface is said of a worker, too.
         qdisc_bypass: false,

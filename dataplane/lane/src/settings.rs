@@ -60,6 +60,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// True when each lane of a UDP box has a socket of its own to receive from. A capture is one
+    /// port's, and a leaf's lanes may send from other ports: there lane 0 moves all frames.
+    #[must_use]
+    pub fn has_udp_lanes(&self) -> bool {
+        let shards = usize::from(self.config.lcores.shards);
+        shards > 1 && self.udp_sockets == shards && self.config.trace.is_none()
+    }
+
     /// What a configuration means.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use std::time::Duration;
 use crossbeam_utils::sync::{Parker, Unparker};
 use weft_io::pool::{Pool, PoolFrame};
 use weft_io::record::Recorded;
-use weft_io::{Burst, Frame, Port, PortInfo, PortStats, forward_port};
+use weft_io::{Burst, Frame, Port, PortInfo, PortStats, Waker, forward_port};
 use weft_wire::Nanos;
 
 use crate::steer::LaneMap;
@@ -74,13 +74,15 @@ struct Mesh<F> {
 struct Way<F> {
     ring: Ring<F>,
     unparker: Unparker,
+    /// Wakes a lane that waits for its port.
+    waker: Option<Waker>,
 }
 
 /// Makes the lanes of a node: lane 0 on `first`, each further one on one of `others`, which receive
 /// by themselves if `others_receive`. Lane 0 sends what comes through `relay`.
 pub fn steer<P, S>(
-    first: P,
-    others: Vec<S>,
+    mut first: P,
+    mut others: Vec<S>,
     others_receive: bool,
     map: &LaneMap,
     ring_frames: usize,
@@ -94,9 +96,14 @@ where
         return (SteeredPort::new(first, 0, None, None), Vec::new());
     }
     let parkers: Vec<Parker> = (0..=others.len()).map(|_| Parker::new()).collect();
-    let way =
-        |parker: &Parker| Way { ring: Ring::new(ring_frames), unparker: parker.unparker().clone() };
-    let ways: Arc<[Way<P::Frame>]> = parkers.iter().map(way).collect();
+    let waker = |port: &mut S| port.waker().filter(|_| others_receive);
+    let wakers = std::iter::once(first.waker()).chain(others.iter_mut().map(waker));
+    let way = |(parker, waker): (&Parker, _)| Way {
+        ring: Ring::new(ring_frames),
+        unparker: parker.unparker().clone(),
+        waker,
+    };
+    let ways: Arc<[Way<P::Frame>]> = parkers.iter().zip(wakers).map(way).collect();
     let mesh = |parker, is_fed| {
         let (map, ways) = (map.clone(), Arc::clone(&ways));
         let sorted = ways.iter().map(|_| Burst::new()).collect();
@@ -154,6 +161,15 @@ impl<P: Port> SteeredPort<P> {
     }
 }
 
+impl<F> Way<F> {
+    fn wake(&self) {
+        match &self.waker {
+            Some(waker) => waker.wake(),
+            None => self.unparker.unpark(),
+        }
+    }
+}
+
 impl<F> Mesh<F> {
     fn take_own(&mut self, lane: usize, rx: &mut Burst<F>) {
         while !rx.is_full() {
@@ -175,7 +191,7 @@ impl<F> Mesh<F> {
             stats.handed_over += way.ring.push(frames) as u64;
             stats.ring_full += frames.len() as u64;
             free(frames);
-            way.unparker.unpark();
+            way.wake();
         }
     }
 }
@@ -211,13 +227,16 @@ impl<P: Port> Port for SteeredPort<P> {
         PortStats { tx_errors: stats.tx_errors + self.relay_dropped, ..stats }
     }
 
-    /// A lane that is fed sleeps until it is fed. One that receives as well as is fed can wait for
-    /// its port only, so it looks into its ring often.
+    /// A lane that is fed sleeps until it is fed. One that receives as well as is fed waits for its
+    /// port; where nothing wakes that, or where it sends for others, it looks into its rings often.
     fn wait(&mut self, timeout_ns: u64) {
         match &self.mesh {
             None => self.inner.wait(timeout_ns),
             Some(mesh) if mesh.is_fed => {
                 mesh.parker.park_timeout(Duration::from_nanos(timeout_ns));
+            }
+            Some(mesh) if mesh.ways[self.lane].waker.is_some() && self.relay.is_none() => {
+                self.inner.wait(timeout_ns);
             }
             Some(_) => self.inner.wait(timeout_ns.min(PAUSE_MAX_NS)),
         }

@@ -32,8 +32,8 @@ pub struct Shared {
     pub start: Instant,
     /// When to sleep.
     pub idle: IdleSection,
-    /// What memory shared with workers has seen, if it is.
-    pub shm: OnceLock<ShmCounts>,
+    /// What memory shared with workers has seen, if it is: lane by lane.
+    pub shm: OnceLock<Vec<ShmCounts>>,
     /// The way to whoever commands the node.
     pub control: Option<Arc<NodeControl>>,
     /// Time between two snapshots; `None` publishes none.
@@ -47,15 +47,15 @@ impl Shared {
         Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// A lane's counters, and what belongs to the node: memory is shared beside the port of lane 0,
-    /// and the kernel has bands for all that leaves the host.
+    /// A lane's counters, and what belongs to the node: the kernel has bands for all that leaves
+    /// the host.
     fn snapshot<P: Port, E: LaneEngine + EngineSnapshot>(
         &self,
         index: usize,
         lane: &RoleLane<LanePort<P>, E>,
         host: &Host,
     ) -> LaneSnapshot {
-        let shm = self.shm.get().filter(|_| index == 0).cloned();
+        let shm = self.shm.get().and_then(|lanes| lanes.get(index)).cloned();
         let mut snapshot = LaneSnapshot { shm, ..LaneSnapshot::take(index, lane, host) };
         let control = self.control.as_ref().filter(|_| index == 0);
         if let Some((bands, repairs)) = control.and_then(|control| control.kernel_bands()) {

@@ -19,7 +19,6 @@ use weft_engine::table::Table;
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Steering};
 use weft_io::nic::interface_with;
 use weft_io::pool::Pool;
-use weft_io::shm::ShmHost;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Port, PortInfo};
 use weft_kernel::Kernels;
@@ -132,7 +131,7 @@ impl Node<'_> {
             return Err(NodeError::Environment(line));
         }
         let asked = buffers::asked(&self.settings.table, section.socket_buffer_bytes);
-        let port = UdpPort::open(&UdpConfig {
+        let udp = UdpConfig {
             socket_count: self.settings.udp_sockets,
             mtu: usize::from(section.mtu),
             frame_count: section.frame_count,
@@ -140,10 +139,22 @@ impl Node<'_> {
             offload: section.offload,
             ipv4_checksum: self.settings.has_checksums(),
             ..UdpConfig::new(self.settings.table.local.addr)
-        })?;
-        if let Some(line) = buffers::shortfall(port.granted(), asked) {
-            weft_process::say!("weft-node: warning: {line}");
+        };
+        let warn = |port: &UdpPort| {
+            if let Some(line) = buffers::shortfall(port.granted(), asked) {
+                weft_process::say!("weft-node: warning: {line}");
+            }
+        };
+        if self.settings.has_udp_lanes() {
+            let ports = UdpPort::open_lanes(&udp)?;
+            warn(&ports[0]);
+            let mut ports = self.share_each(ports)?;
+            let first = self.wrap(ports.remove(0))?;
+            let (front, sides) = self.settings.steer_receiving(first, ports, true);
+            return self.run_lanes(front, sides, Host::silent(), |cpu| cpu.map_or(Ok(()), pin));
         }
+        let port = UdpPort::open(&udp)?;
+        warn(&port);
         let relay = self.settings.relay();
         let sender = |_| {
             let pool = Pool::new(section.frame_count, usize::from(section.mtu) + ETHERNET_LEN);
@@ -190,13 +201,12 @@ impl Node<'_> {
                 ..AfPacketConfig::new(interface)
             })
         };
-        let mut ports = (0..shards).map(open).collect::<Result<Vec<_>, _>>()?;
-        let first = ports.remove(0);
-        let mac = section.mac.unwrap_or_else(|| first.info().mac);
+        let ports = (0..shards).map(open).collect::<Result<Vec<_>, _>>()?;
+        let mac = section.mac.unwrap_or_else(|| ports[0].info().mac);
         let host = Host::answering(section.ip, mac, section.mtu, self.seed);
-        let others = ports.into_iter().map(ShmHost::closed).collect();
-        let first = self.wrap(self.share(first)?)?;
-        let (front, sides) = self.settings.steer_receiving(first, others, true);
+        let mut ports = self.share_each(ports)?;
+        let first = self.wrap(ports.remove(0))?;
+        let (front, sides) = self.settings.steer_receiving(first, ports, true);
         self.run_lanes(front, sides, host, |cpu| cpu.map_or(Ok(()), pin))
     }
 

@@ -45,7 +45,11 @@ struct Setup {
 
 /// `change` has the last word on the node's configuration.
 fn setup(name: &str, shards: u16, change: impl FnOnce(&mut NodeConfig)) -> Setup {
-    let first = free_ports(3 * shards);
+    setup_at(name, free_ports(3 * shards), shards, change)
+}
+
+/// The same from UDP port `first` on.
+fn setup_at(name: &str, first: u16, shards: u16, change: impl FnOnce(&mut NodeConfig)) -> Setup {
     let (node, members) = (first, [first + shards, first + 2 * shards]);
     let mut config = config(node, shards, row(members.map(|port| loopback(port).into()).into()));
     config.job[0].name = Some("j".to_owned());
@@ -156,10 +160,8 @@ fn a_terminated_node_prints_testpmds_block() {
     assert!(periodic.contains("Rx-pps:") && periodic.contains("Rx-bps:"), "{periodic}");
 }
 
-#[test]
-fn four_lanes_share_one_udp_port() {
-    const LANES: u16 = 4;
-    let setup = setup("lanes", LANES, |_| ());
+/// The report of a node of four lanes after a sum in each.
+fn report_of_four_lanes(setup: &Setup) -> serde_json::Value {
     let node = Running::start(&mut weft_node(&setup.file, &["--format", "json"]));
     let mut members = Vec::new();
     for lane in 0..LANES {
@@ -183,11 +185,41 @@ fn four_lanes_share_one_udp_port() {
     assert_eq!(report["jobs"][0]["chunks_completed"], 4);
     assert_eq!(report["formations"], 4);
     assert_eq!(report["drops"]["wrong_shard"], 0);
+    assert_eq!(report["steering"]["ring_full"], 0);
     let lanes = report["lanes"].as_array().expect("lanes");
     assert!(lanes.iter().all(|lane| lane["frames"].as_u64() >= Some(4)), "{lanes:?}");
-    let others: u64 = lanes[1..].iter().filter_map(|lane| lane["frames"].as_u64()).sum();
-    assert_eq!(report["steering"]["handed_over"], others);
-    assert_eq!(report["steering"]["ring_full"], 0);
+    report
+}
+
+/// Frames of lanes from `first` on.
+fn frames_from(report: &serde_json::Value, first: usize) -> u64 {
+    let lanes = report["lanes"].as_array().expect("lanes");
+    lanes[first..].iter().filter_map(|lane| lane["frames"].as_u64()).sum()
+}
+
+const LANES: u16 = 4;
+
+#[test]
+fn four_lanes_share_one_udp_port_and_each_receives_its_part() {
+    let ports = || std::iter::repeat_with(|| free_ports(3 * LANES));
+    let first = ports().find(|port| port % LANES == 0).expect("one in four");
+    let report = report_of_four_lanes(&setup_at("lanes", first, LANES, |_| ()));
+    assert_eq!(report["steering"]["handed_over"], 0, "the kernel knows whose a frame is");
+    // Where members have other ports it is wrong, and lanes hand frames to each other.
+    let first = ports().find(|port| port % LANES == 1).expect("one in four");
+    let report = report_of_four_lanes(&setup_at("crossed", first, LANES, |_| ()));
+    assert_eq!(report["steering"]["handed_over"], frames_from(&report, 0));
+}
+
+#[test]
+fn lane_0_moves_all_frames_where_they_are_captured() {
+    let pcap = std::env::temp_dir().join(format!("weft-lanes-{}.pcap", std::process::id()));
+    let setup = setup("captured", LANES, |config| {
+        config.trace = Some(TraceSection::new(pcap.display().to_string()));
+    });
+    let report = report_of_four_lanes(&setup);
+    assert_eq!(report["steering"]["handed_over"], frames_from(&report, 1));
+    std::fs::remove_file(pcap).expect("it was written");
 }
 
 #[test]

@@ -188,9 +188,11 @@ pub struct LcoresSection {
     /// Lanes: threads with their own slots; a power of two, at most 64. Lane `i` serves the frames
     /// from UDP source port `member port + i`. Default 1.
     ///
-    /// On `af_packet` each lane has its own ring, on `dpdk` its own queues if the device has as
-    /// many; frames that come in at another lane are handed over through bounded rings. Else lane 0
-    /// receives and sends for all.
+    /// On `udp` each lane has its own sockets, unless `[trace]` captures or a `parent.source_port`
+    /// is not `port.udp_port`; on `af_packet` its own ring; on `dpdk` its own queues if the device
+    /// has as many. The kernel gives a frame to the lane `source port mod shards`: member ports
+    /// that are multiples of `shards` are right at once. Frames that come in at another lane are
+    /// handed over through bounded rings. Else lane 0 receives and sends for all.
     pub shards: u16,
     /// The CPU of each lane, one per lane; empty (default) leaves them to the scheduler.
     pub cpus: Vec<u32>,

@@ -32,8 +32,9 @@ impl NodeConfig {
         if port.shm && port.io == Io::Switch {
             return refuse("port.shm", "goes with port.io = \"udp\", \"af_packet\" or \"dpdk\"");
         }
-        if port.shm && port.io != Io::Udp && self.lcores.shards > 1 {
-            return refuse("port.shm", "with several lanes needs port.io = \"udp\"");
+        if port.shm && port.io == Io::Dpdk && self.lcores.shards > 1 {
+            let problem = "with several lanes needs port.io = \"udp\" or \"af_packet\"";
+            return refuse("port.shm", problem);
         }
         if let Some(problem) = port.multicast.and_then(|base| multicast_problem(base, port)) {
             return refuse("port.multicast", problem);

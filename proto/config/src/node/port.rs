@@ -62,7 +62,8 @@ pub struct PortSection {
     /// rings, about 0.75 MiB at an MTU of 1500, and keeps the address that its row has. A sum for
     /// workers that all do is written once, in half as much for all of them, to a multicast address
     /// that stays in memory; with `multicast`, to that one. They must run as this user or root.
-    /// With several lanes: `udp` only; not for `switch`. Default false.
+    /// Each of several lanes has rings of its own with each worker; then not with `dpdk`. Not for
+    /// `switch`. Default false.
     #[serde(default)]
     pub shm: bool,
     /// `af_packet`: bytes of each lane's receive ring, or with `offload` asked for as its
