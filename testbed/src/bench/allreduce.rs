@@ -36,6 +36,8 @@ pub struct Settings {
     pub worker_io: WorkerIo,
     /// Members of the group.
     pub workers: u8,
+    /// Lanes of the aggregator.
+    pub lanes: u16,
     /// Elements on the wire.
     pub element_type: ElementType,
     /// Bytes of the vectors.
@@ -83,6 +85,7 @@ pub struct Row {
     pub bound_us: Option<f64>,
     pub ratio_to_bound: Option<f64>,
     pub failure: Option<String>,
+    pub lanes: u16,
 }
 
 impl Row {
@@ -146,6 +149,7 @@ impl Row {
             bound_us,
             ratio_to_bound: bound_us.map(|bound| time_us / bound),
             failure: None,
+            lanes: settings.lanes,
         }
     }
 }
@@ -198,6 +202,7 @@ fn member_plans(
         sizes: settings.sizes.clone(),
         warm_up: settings.warm_up,
         iterations: settings.iterations,
+        lanes: settings.lanes,
         mtu: MTU,
         offload: settings.io.takes_runs(),
         aggregator_pid: None,
@@ -255,11 +260,12 @@ fn config(settings: &Settings, plans: &[MemberPlan], interface: &str) -> NodeCon
     let row = RowSection {
         element_type: settings.element_type,
         elements: Elements::Auto,
-        window: WINDOW,
+        window: WINDOW / settings.lanes,
         exponent: (settings.element_type == ElementType::I32).then_some(0),
         ..RowSection::new(0, 0, members)
     };
     let mut config = box_config("a0", settings.io, plans[0].aggregator, u32::from(MTU), interface);
+    config.lcores.shards = settings.lanes;
     config.dpdk.memory_mib = 128;
     config.port.multicast = settings.worker_io.multicast();
     NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..config }
@@ -275,7 +281,8 @@ fn in_processes(
     } else {
         Network::loopback()
     };
-    let plans = member_plans(settings, network.aggregator(), |rank| network.local(rank));
+    let local = |rank| network.local(rank, settings.lanes);
+    let plans = member_plans(settings, network.aggregator(), local);
     let config = config(settings, &plans, &network.interface());
     network.run(&config, &plans, directory)
 }
@@ -311,6 +318,7 @@ mod tests {
             io: Io::Memory,
             worker_io: WorkerIo::Udp,
             workers: 4,
+            lanes: 1,
             element_type: ElementType::I32,
             sizes: vec![4096, 70_000],
             warm_up: 1,

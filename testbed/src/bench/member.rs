@@ -37,6 +37,8 @@ pub struct MemberPlan {
     pub warm_up: u32,
     /// Measured sums of each size.
     pub iterations: u32,
+    /// Lanes of the aggregator.
+    pub lanes: u16,
     /// Largest IP packet of the path.
     pub mtu: u16,
     /// Whether runs of frames cross the kernel as one message each.
@@ -89,7 +91,7 @@ pub fn run<P: Port>(
     let mut config = Config::new(plan.local, plan.aggregator).rank(plan.rank).numbers(numbers);
     config.connect_timeout = CONNECT_TIMEOUT;
     config.io = plan.io.of_client();
-    (config.mtu, config.offload) = (plan.mtu, plan.offload);
+    (config.mtu, config.offload, config.lanes) = (plan.mtu, plan.offload, plan.lanes);
     config.multicast = plan.io.multicast();
     let mut session = connect(&config)?;
     let elements = u64::from(session.lease().elements);
@@ -202,6 +204,7 @@ mod tests {
             sizes: vec![],
             warm_up: 0,
             iterations: 1,
+            lanes: 1,
             mtu: 1500,
             offload: false,
             aggregator_pid: None,

@@ -13,6 +13,7 @@
 //! | `keys` | operations on rows that move between processes |
 //! | `process` | starts weft-node, weft-bench and dpdk-testpmd, reads what they measured and the CPU they used |
 //! | `config` | writes the node's configuration |
+//! | `lanes` | how many lanes an aggregator has |
 //! | `place` | CPUs and folder |
 //! | `interrupt` | a signal ends a bench in order |
 //! | `statistics` | medians |
@@ -25,6 +26,7 @@ pub mod forged;
 pub mod gate;
 pub mod interrupt;
 pub mod keys;
+mod lanes;
 pub mod member;
 mod network;
 pub mod peers;
@@ -33,5 +35,6 @@ mod process;
 mod statistics;
 mod usage;
 
+pub use lanes::{LANES_MAX, Lanes};
 pub use place::{ScratchDir, allowed_cpus};
 pub use process::{BenchError, Program, Programs};

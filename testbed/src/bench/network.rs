@@ -92,12 +92,14 @@ impl Network {
         )
     }
 
-    /// Where a worker sends from.
-    pub(super) fn local(&self, rank: u8) -> SocketAddr {
+    /// Where a worker of a box with so many lanes sends from, in lane 0. On loopback a UDP port
+    /// means one lane, whoever has it, so workers' ports follow each other lane by lane.
+    pub(super) fn local(&self, rank: u8, lanes: u16) -> SocketAddr {
         let name = format!("w{rank}");
         let ip = self.lab.as_ref().and_then(|(_, topology)| address(topology, &name));
+        let above = lanes * (1 + u16::from(rank));
         ip.map_or_else(
-            || SocketAddr::from(([127, 0, 0, 1], loopback_port() + 1 + u16::from(rank))),
+            || SocketAddr::from(([127, 0, 0, 1], loopback_port() + above)),
             |ip| SocketAddr::new(ip, MEMBER_PORT),
         )
     }
@@ -162,10 +164,14 @@ fn address(topology: &Topology, name: &str) -> Option<std::net::IpAddr> {
     Some(topology.host(name)?.ip?.address)
 }
 
-/// High enough to leave the ports of other runs alone, low enough for 64 workers.
+/// High enough to leave the ports of other runs alone, with room for 16 workers of 8 lanes, and a
+/// multiple of the lanes, so that the kernel finds a lane by the port alone.
 fn loopback_port() -> u16 {
-    40_000 + u16::try_from(std::process::id() % 200).unwrap_or(0) * 100
+    40_960 + u16::try_from(std::process::id() % 128).unwrap_or(0) * 144
 }
 
 pub(super) const BOX_PORT: u16 = 22341;
+/// As on loopback a multiple of the lanes.
 pub(super) const MEMBER_PORT: u16 = 23000;
+const _: () = assert!(MEMBER_PORT.is_multiple_of(super::LANES_MAX));
+const _: () = assert!(144 % super::LANES_MAX == 0 && 144 >= 17 * super::LANES_MAX);

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use weft_config::node::{Elements, JobSection, NodeConfig, RowSection};
 use weft_wire::header::ElementType;
 
+use super::lanes::Lanes;
 use super::member::{MemberPlan, MemberResult};
 use super::network::Network;
 use super::process::BenchError;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub mtus: Vec<u16>,
     /// Numbers of workers.
     pub workers: Vec<u8>,
+    /// Lanes of Weft's box.
+    pub lanes: Lanes,
     /// Bytes of the vectors.
     pub sizes: Vec<u64>,
     /// Runs of each peer, in turn.
@@ -129,6 +132,8 @@ pub struct Place {
     pub mtu: u16,
     /// Workers.
     pub workers: u8,
+    /// Lanes of Weft's box.
+    pub lanes: u16,
     /// Everybody on loopback.
     pub one_host: bool,
 }
@@ -143,6 +148,7 @@ pub fn places(settings: &Settings) -> Vec<Place> {
                 rate_mbit,
                 mtu,
                 workers,
+                lanes: settings.lanes.beside(workers),
                 one_host: settings.one_host,
             }));
         }
@@ -238,12 +244,13 @@ fn weft(
     let plan = |rank| MemberPlan {
         rank,
         workers: place.workers,
-        local: network.local(rank),
+        local: network.local(rank, place.lanes),
         aggregator: network.aggregator(),
         element_type: ElementType::F32,
         sizes: vec![bytes],
         warm_up: WARM_UP,
         iterations,
+        lanes: place.lanes,
         mtu: place.mtu,
         offload,
         io: worker_io,
@@ -254,11 +261,12 @@ fn weft(
     let row = RowSection {
         element_type: ElementType::F32,
         elements: Elements::Auto,
-        window: window(place.mtu),
+        window: (window(place.mtu) / place.lanes).max(WINDOW_MIN),
         ..RowSection::new(0, 0, members)
     };
     let mtu = u32::from(place.mtu);
     let mut config = box_config("a0", box_io, network.aggregator(), mtu, &network.interface());
+    config.lcores.shards = place.lanes;
     config.port.offload = offload;
     config.port.multicast = worker_io.multicast();
     let config = NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..config };

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use weft_testbed::bench::allreduce::{self, Row, Settings};
-use weft_testbed::bench::{BenchError, ScratchDir, interrupt};
+use weft_testbed::bench::{BenchError, Lanes, ScratchDir, interrupt};
 use weft_testbed::lab::rootless;
 use weft_testbed::report::Machine;
 use weft_testbed::run::{Io, WorkerIo};
@@ -43,6 +43,10 @@ pub(crate) struct AllreduceArgs {
     /// The workers' port; `af_packet` runs in a lab [default: udp; shm with --io shm].
     #[arg(long, value_enum)]
     worker_io: Option<WorkerIoName>,
+    /// Lanes of Weft's aggregator, each a thread of its own: 1, 2, 4, 8, or `auto`, as many of
+    /// these as leave a CPU for each worker.
+    #[arg(long, default_value = "1")]
+    lanes: Lanes,
     /// Elements on the wire.
     #[arg(short = 'd', long = "type", value_parser = word::<ElementType>(), default_value_t = ElementType::I32)]
     element_type: ElementType,
@@ -93,7 +97,8 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
             sizes = PEERS_SIZES.to_vec();
         }
         let (workers, iterations) = (arguments.workers.clone(), arguments.iters);
-        return bench_peers::run(&arguments.beside, workers, sizes, iterations, format);
+        let lanes = arguments.lanes;
+        return bench_peers::run(&arguments.beside, workers, sizes, iterations, lanes, format);
     }
     let io = match arguments.io {
         IoName::Memory => Io::Memory,
@@ -105,6 +110,10 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
     let worker_io = arguments.worker_io.map_or_else(|| WorkerIo::beside(io), WorkerIoName::io);
     if arguments.worker_io.is_some() && matches!(io, Io::Memory | Io::Shm) {
         let problem = anyhow!("--worker-io goes with --io udp, af_packet or dpdk");
+        return Err(Exit::Usage.because(problem));
+    }
+    if io == Io::Memory && matches!(arguments.lanes, Lanes::Count(2..)) {
+        let problem = anyhow!("--lanes goes with --io udp, shm, af_packet or dpdk");
         return Err(Exit::Usage.because(problem));
     }
     let in_lab = worker_io == WorkerIo::AfPacket
@@ -133,11 +142,14 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
         workers => workers,
     };
     for &workers in workers {
-        weft_process::say!("weft: {} workers over {}", workers, io.name());
+        // Rings of one process have no lanes.
+        let lanes = if io == Io::Memory { 1 } else { arguments.lanes.beside(workers) };
+        weft_process::say!("weft: {workers} workers over {}, {}", io.name(), of_lanes(lanes));
         let settings = Settings {
             io,
             worker_io,
             workers,
+            lanes,
             element_type: arguments.element_type,
             sizes: sizes.clone(),
             warm_up: arguments.warmup_iters,
@@ -180,6 +192,11 @@ fn sizes(arguments: &AllreduceArgs, factor_default: u64) -> Result<Vec<u64>, &'s
     let next = |bytes: &u64| bytes.checked_mul(factor);
     let sizes = std::iter::successors(Some(min), next);
     Ok(sizes.take_while(|bytes| *bytes <= max).collect())
+}
+
+/// How many lanes, for people.
+pub(super) fn of_lanes(lanes: u16) -> String {
+    if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") }
 }
 
 pub(super) fn explain(error: BenchError) -> Failure {
@@ -266,6 +283,7 @@ Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
   io, worker_io  ports of the aggregator and of the workers
   wrong          elements of all sums at all workers that differ from the right ones
   time/bound     time / (frames of the vector / link rate), with --rate-mbit
+  lanes          lanes of Weft's aggregator (JSON, CSV)
   failure        why a size could not be measured: such a row has no figures (a dash, null, or
                  nothing between commas), the table goes on, and the exit status is 1
 

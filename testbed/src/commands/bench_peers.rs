@@ -3,11 +3,11 @@
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use weft_testbed::bench::peers::{self, Peer, Rivals, Row, Settings};
-use weft_testbed::bench::{ScratchDir, interrupt};
+use weft_testbed::bench::{Lanes, ScratchDir, interrupt};
 use weft_testbed::lab::rootless;
 use weft_testbed::report::Machine;
 
-use super::bench_allreduce::explain;
+use super::bench_allreduce::{explain, of_lanes};
 use super::rows::{Rows, or_dash, reason};
 use super::{Exit, Format, Outcome};
 
@@ -63,6 +63,7 @@ pub(crate) fn run(
     workers: Vec<u8>,
     sizes: Vec<u64>,
     iterations: Option<u32>,
+    lanes: Lanes,
     format: Format,
 ) -> Outcome {
     let only: Vec<Peer> = arguments.only.iter().map(|name| name.peer()).collect();
@@ -85,6 +86,7 @@ pub(crate) fn run(
             (mtus, _) => mtus.to_vec(),
         },
         workers: if workers.is_empty() { vec![4] } else { workers },
+        lanes,
         sizes,
         rounds: arguments.rounds,
         iterations,
@@ -96,7 +98,8 @@ pub(crate) fn run(
     for place in peers::places(&settings) {
         let rate = place.rate_mbit.map(|rate| format!("{rate} Mb/s"));
         let rate = rate.unwrap_or_else(|| "no rate".to_owned());
-        weft_process::say!("weft: {} workers, {rate}, MTU {}", place.workers, place.mtu);
+        let (workers, mtu, lanes) = (place.workers, place.mtu, place.lanes);
+        weft_process::say!("weft: {workers} workers, {rate}, MTU {mtu}, {}", of_lanes(lanes));
         let measured = match peers::run(&settings, place, &rivals, scratch.path()) {
             Ok(measured) => measured,
             Err(error) => {

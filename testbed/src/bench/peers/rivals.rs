@@ -73,7 +73,7 @@ impl Rivals {
         iterations: u32,
     ) -> Result<Vec<MemberResult>, BenchError> {
         let sums = [count.max(1).to_string(), WARM_UP.to_string(), iterations.to_string()];
-        let ips = (0..place.workers).map(|rank| network.local(rank).ip().to_string());
+        let ips = (0..place.workers).map(|rank| network.local(rank, 1).ip().to_string());
         let ips: Vec<String> = ips.collect();
         let outputs = match peer {
             Peer::Gloo => self.run_gloo(network, &ips, &sums)?,

@@ -31,6 +31,7 @@ pub struct Row {
     pub retransmissions: Option<u64>,
     pub chunks_by_multicast: Option<u64>,
     pub failure: Option<String>,
+    pub lanes: Option<u16>,
 }
 
 impl Row {
@@ -52,6 +53,7 @@ impl Row {
             mtu: row.mtu,
             bytes,
             workers: row.workers,
+            lanes: row.lanes,
             ..Self::default()
         }
     }
@@ -88,6 +90,7 @@ impl Row {
             retransmissions: peer.is_weft().then(|| total(|member| member.retransmissions)),
             chunks_by_multicast: peer.is_weft().then(|| total(|it| it.chunks_by_multicast)),
             failure: None,
+            lanes: peer.is_weft().then_some(place.lanes),
         }
     }
 }

@@ -1,7 +1,8 @@
 use super::row::{Run, bound_us};
 use super::*;
 
-const PLACE: Place = Place { rate_mbit: Some(1000), mtu: 1500, workers: 4, one_host: false };
+const PLACE: Place =
+    Place { rate_mbit: Some(1000), mtu: 1500, workers: 4, lanes: 2, one_host: false };
 
 fn member(times_ns: &[u64], cpu_ns: u64) -> MemberResult {
     let times_ns = times_ns.to_vec();
@@ -19,7 +20,7 @@ fn a_row_is_the_median_of_the_slowest_ranks_and_the_cpu_of_all() {
     assert_eq!((row.peer, row.io, row.sums, row.wrong), ("gloo", "tcp", 3, Some(3)));
     assert!((row.time_us.unwrap() - 5000.0).abs() < 1e-6, "of 3, 9 and 5 ms");
     assert!((row.cpu_s.unwrap() - 0.002).abs() < 1e-9, "6 ms over three sums");
-    assert_eq!(row.wire_bytes, Some(600));
+    assert_eq!((row.wire_bytes, row.lanes), (Some(600), None), "Gloo has no box");
     assert!(!row.is_valid());
 }
 
@@ -57,5 +58,6 @@ fn a_peer_that_failed_is_a_row_that_says_so() {
     for figure in ["time_us", "time_min_us", "cpu_s", "wire_bytes", "wrong"] {
         assert!(json[figure].is_null(), "{figure} was not measured: {json}");
     }
+    assert_eq!(json["lanes"], 2);
     assert_eq!((json["peer"].as_str(), json["bytes"].as_u64()), (Some("weft"), Some(4096)));
 }
