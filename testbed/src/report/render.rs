@@ -91,8 +91,9 @@ fn outcome(out: &mut String, report: &Report) {
     };
     let io = match outcome.worker_io.as_str() {
         "af_packet" => format!("{io}, workers over af_packet"),
-        "udp_multicast" => {
-            format!("{io}, {} chunks of workers by multicast", outcome.chunks_by_multicast)
+        "udp_multicast" | "shm" => {
+            let (cast, all) = (outcome.chunks_by_multicast, outcome.chunks_aggregated);
+            format!("{io}, {cast} of {all} chunks of workers by multicast")
         }
         _ => io,
     };

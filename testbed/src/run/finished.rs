@@ -3,7 +3,7 @@
 use super::background::FlowSeen;
 use super::bottleneck::Bottleneck;
 use super::message::WorkerSummary;
-use super::plan::{Io, Place, Plan};
+use super::plan::{Io, Place, Plan, WorkerIo};
 use super::proof::Proof;
 use super::push::PushProof;
 use super::reduce::verify::ReduceProof;
@@ -134,6 +134,8 @@ impl Finished<'_> {
                 push.policy
             ));
         }
+        let worker_io = self.plan.workers.first().map(|worker| worker.io);
+        reasons.extend(missed_multicast(worker_io, &self.total()));
         reasons
     }
 
@@ -244,3 +246,31 @@ impl Finished<'_> {
 
 /// A broken run breaks everything that comes after; the first lines tell why.
 const PROBLEMS_SHOWN_MAX: usize = 8;
+
+/// What is to be said where sums were to come by multicast and none did.
+fn missed_multicast(worker_io: Option<WorkerIo>, total: &WorkerSummary) -> Option<String> {
+    worker_io?.multicast()?;
+    let is_missed = total.chunks_aggregated > 0 && total.chunks_by_multicast == 0;
+    is_missed.then(|| format!("none of {} sums came by multicast", total.chunks_aggregated))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_that_were_to_come_by_multicast_and_did_not_are_named() {
+        let total = |by_multicast| WorkerSummary {
+            chunks_aggregated: 40,
+            chunks_by_multicast: by_multicast,
+            ..WorkerSummary::default()
+        };
+        let missed = |io, by_multicast| missed_multicast(Some(io), &total(by_multicast));
+        let told = missed(WorkerIo::UdpMulticast, 0).expect("it is said");
+        assert_eq!(told, "none of 40 sums came by multicast");
+        assert_eq!(missed(WorkerIo::UdpMulticast, 1), None);
+        assert_eq!(missed(WorkerIo::Udp, 0), None, "nobody asked for it");
+        let nothing = WorkerSummary::default();
+        assert_eq!(missed_multicast(Some(WorkerIo::UdpMulticast), &nothing), None, "no sums");
+    }
+}
