@@ -252,6 +252,30 @@ fn an_operators_words_show_within_a_second_and_every_model_is_right() {
     assert!(rows[2]["pause_s"].as_f64() > Some(0.0), "{json}");
 }
 
+/// Workers that push and workers that sum, of which an operator makes more, each on its interface.
+#[test]
+fn workers_of_several_jobs_may_have_packet_sockets() {
+    if !has_lab("live_jobs: packet sockets") {
+        return;
+    }
+    let arguments = ["--strict", "--worker-io=af_packet"];
+    let (ended, _out) = Run::start(&shipped("steering.toml"), &arguments).end(PATIENCE);
+    let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
+    assert_eq!((ended.code, &json["verdict"]), (Some(0), &"ok".into()), "{json}");
+    let rows = json["jobs"].as_array().expect("rows");
+    assert!(rows.iter().all(|row| row["model_identical"] == true), "{json}");
+    let refused = |port: &str| {
+        let path = shipped("steering.toml");
+        let path = path.to_str().expect("a path in UTF-8");
+        let ended = weft(&["run", path, "--dry-run", "--worker-io", port], PATIENCE);
+        assert_eq!(ended.code, Some(2), "{port}: {}", ended.stderr);
+        assert!(ended.stderr.contains("--worker-io"), "{port}: {}", ended.stderr);
+    };
+    // Some of them push, and none shares memory with a box.
+    refused("udp_multicast");
+    refused("shm");
+}
+
 #[test]
 fn bands_without_a_lab_and_options_of_one_job_are_refused_with_a_reason() {
     let lights = shipped("lights.toml");

@@ -48,14 +48,16 @@ fn share(json: &Value) -> f64 {
     json["local_share"].as_f64().expect("a number")
 }
 
+const PACKET_SOCKETS: [&str; 1] = ["--worker-io=af_packet"];
+
 #[test]
 fn a_factorisation_in_a_lab_gives_the_model_of_one_process() {
     if !has_lab("a_factorisation_in_a_lab_gives_the_model_of_one_process") {
         return;
     }
     let rate = ("[factorisation]", "[lab]\nrate_mbit = 200\n\n[factorisation]");
-    for changes in [&[][..], &[rate]] {
-        let ended = run(changes, &[]);
+    for (changes, arguments) in [(&[][..], &[][..]), (&[rate], &[]), (&[], &PACKET_SOCKETS)] {
+        let ended = run(changes, arguments);
         let json = good(&ended);
         assert_eq!(json["mode"], "relocation");
         assert!(share(json) > 0.98, "{json}");

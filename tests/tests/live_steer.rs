@@ -173,17 +173,24 @@ fn a_resize_in_a_lab_with_certificates_has_the_references_bits() {
     if !has_lab("a_resize_in_a_lab_with_certificates_has_the_references_bits") {
         return;
     }
-    let (ended, out) = Run::start(&recipe("resize-lab.toml"), &none()).end(LIMIT);
-    let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
-    assert_eq!((ended.code, &json["model_identical"]), (Some(0), &true.into()), "{json:#}");
-    assert_eq!(json["widths"], Value::from([2, 4, 2]));
-    let told = |name: &str| {
-        fs::read_to_string(out.path().join("run").join(name)).expect("a file of the run")
-    };
-    // Whoever calls the controller is known by a certificate, the box too.
-    assert!(told("a0.toml").contains("endpoint = \"https://"), "{}", told("a0.toml"));
-    assert!(told("controller.toml").contains("[tls]"), "{}", told("controller.toml"));
-    assert!(!told("controller.toml").contains("insecure = true"));
+    for (port, has_multicast) in [
+        (&[][..], false),
+        (&["--worker-io=af_packet"], false),
+        (&["--worker-io=udp_multicast"], true),
+    ] {
+        let (ended, out) = Run::start(&recipe("resize-lab.toml"), port).end(LIMIT);
+        let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
+        assert_eq!((ended.code, &json["model_identical"]), (Some(0), &true.into()), "{json:#}");
+        assert_eq!(json["widths"], Value::from([2, 4, 2]), "{port:?}");
+        let told = |name: &str| {
+            fs::read_to_string(out.path().join("run").join(name)).expect("a file of the run")
+        };
+        // Whoever calls the controller is known by a certificate, the box too.
+        assert!(told("a0.toml").contains("endpoint = \"https://"), "{}", told("a0.toml"));
+        assert!(told("controller.toml").contains("[tls]"), "{}", told("controller.toml"));
+        assert!(!told("controller.toml").contains("insecure = true"));
+        assert_eq!(told("a0.toml").contains("multicast = "), has_multicast, "{port:?}");
+    }
 }
 
 /// As on loopback: killed without a word in steps of a pause and of two resizes, box and controller
@@ -223,6 +230,7 @@ fn what_is_not_for_a_resize_is_refused_by_its_name() {
         (&["--record"], "--record"),
         (&["--dry-run"], "--dry-run"),
         (&["--lab", "some"], "--lab"),
+        (&["--worker-io", "af_packet"], "--worker-io"),
     ] {
         let scenario = recipe("resize.toml");
         let words = [&["run", scenario.to_str().expect("UTF-8")], options].concat();

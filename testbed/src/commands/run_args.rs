@@ -324,7 +324,6 @@ impl RunArgs {
         let shared = "several share their boxes";
         let options = [
             (self.io.is_some_and(|io| io != IoName::Udp), "--io", "several have --io udp"),
-            (self.worker_io.is_some(), "--worker-io", "several call over UDP"),
             (self.switch.is_some(), "--switch", shared),
             (self.pcap, "--pcap", shared),
             (self.record, "--record", shared),
@@ -344,7 +343,6 @@ impl RunArgs {
     pub(super) fn not_for_factorisation(&self) -> Option<&'static str> {
         let options = [
             (self.io.is_some_and(|io| io != IoName::Udp), "--io"),
-            (self.worker_io.is_some(), "--worker-io"),
             (self.switch.is_some(), "--switch"),
             (self.pcap, "--pcap"),
             (self.record, "--record"),

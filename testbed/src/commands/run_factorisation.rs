@@ -20,7 +20,8 @@ use super::lab::{listen, taken_down};
 use super::run::{choose_ground, default_directory, in_lab, process_failure, record};
 use super::run_args::{Level, RunArgs};
 use super::{
-    Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, emit_text, progress_bar, run_packet,
+    Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, emit_text, progress_bar, run_ground,
+    run_packet,
 };
 
 pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
@@ -29,8 +30,11 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     let name = arguments.name.as_ref().unwrap_or(&scenario.name);
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
     let directory = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
-    let plan = FactorisationPlan::new(&scenario, &ground.place, own_loopback(), arguments.seed)
+    let mut plan = FactorisationPlan::new(&scenario, &ground.place, own_loopback(), arguments.seed)
         .map_err(|error| Exit::Usage.because(error))?;
+    if let Some(io) = run_ground::worker_io(&ground, arguments)? {
+        plan.set_worker_io(io).map_err(|error| Exit::Usage.because(error))?;
+    }
     if arguments.dry_run {
         return print_plan(&plan);
     }

@@ -3,10 +3,10 @@
 use anyhow::anyhow;
 use weft_testbed::doctor::{Qdisc, QdiscState, try_qdisc};
 use weft_testbed::lab;
-use weft_testbed::run::{DelayedBy, Ground, Io, Place};
+use weft_testbed::run::{DelayedBy, Ground, Io, Place, WorkerIo};
 use weft_testbed::scenario::Scenario;
 
-use super::run_args::{Level, RunArgs};
+use super::run_args::{Level, RunArgs, WorkerIoName};
 use super::{Exit, Failure};
 
 /// Refuses a run that needs links of a lab and has none, instead of leaving out what needs them.
@@ -52,6 +52,14 @@ pub(super) fn check(
             Exit::CannotRun,
             "there is none: run as root, or where user namespaces are allowed",
         ),
+    }
+}
+
+/// The port that the workers are to have, where they can have one of their own.
+pub(super) fn worker_io(ground: &Ground, arguments: &RunArgs) -> Result<Option<WorkerIo>, Failure> {
+    match arguments.worker_io {
+        Some(_) if ground.place != Place::Lab => Err(refuse_worker_io(ground)),
+        io => Ok(io.map(WorkerIoName::io)),
     }
 }
 

@@ -28,6 +28,7 @@ use super::run::{choose_ground, default_directory, in_lab, prepared, process_fai
 use super::run_args::RunArgs;
 use super::{
     Exit, Failure, Format, Outcome, csv_table, emit, emit_json, emit_text, progress_bar, report,
+    run_ground,
 };
 
 pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
@@ -45,8 +46,12 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     let keys = keys_folder(!arguments.dry_run)?;
     let printed = absolute.join("certs");
     let certs = keys.as_ref().map_or(&*printed, |keys| keys.path());
-    let plan = SeveralPlan::new(&scenario, &ground.place, arguments.seed, &absolute, Some(certs))
-        .map_err(|error| Exit::Usage.because(error))?;
+    let mut plan =
+        SeveralPlan::new(&scenario, &ground.place, arguments.seed, &absolute, Some(certs))
+            .map_err(|error| Exit::Usage.because(error))?;
+    if let Some(io) = run_ground::worker_io(&ground, arguments)? {
+        plan.set_worker_io(io).map_err(|error| Exit::Usage.because(error))?;
+    }
     if arguments.dry_run {
         return print_plan(&plan);
     }

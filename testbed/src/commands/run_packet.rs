@@ -27,6 +27,7 @@ pub(super) fn check_options(arguments: &RunArgs) -> Result<(), Failure> {
     }
     let options = [
         (arguments.io.is_some(), "--io", "its frames pass through no port"),
+        (arguments.worker_io.is_some(), "--worker-io", "its frames pass through no port"),
         (arguments.pcap, "--pcap", "it has no captures"),
         (arguments.record, "--record", "it has no boxes of their own"),
         (arguments.no_lab, "--no-lab", "it has no namespaces to do without"),

@@ -32,8 +32,11 @@ pub(super) fn run(
     // On loopback only this machine calls.
     let keys = keys_folder(place == Place::Lab)?;
     let certs = keys.as_ref().map(TempDir::path);
-    let plan = ResizePlan::new(scenario, &place, arguments.seed, directory, certs)
+    let mut plan = ResizePlan::new(scenario, &place, arguments.seed, directory, certs)
         .map_err(|error| Exit::Usage.because(error))?;
+    if let Some(worker_io) = arguments.worker_io {
+        plan.set_worker_io(worker_io.io()).map_err(|error| Exit::Usage.because(error))?;
+    }
     if let (Some(name), Some(topology)) = (&arguments.lab, &plan.topology) {
         lab::check_nodes(name, topology).map_err(|error| Exit::CannotRun.because(error))?;
     }
@@ -76,9 +79,6 @@ fn choose_place(arguments: &RunArgs, scenario: &Scenario) -> Result<Place, Failu
     if arguments.io.is_some_and(|io| io != IoName::Udp) {
         return refuse("--io", "workers that come and go call over UDP; leave it out");
     }
-    if arguments.worker_io.is_some() {
-        return refuse("--worker-io", "workers that come and go call over UDP; leave it out");
-    }
     if arguments.level != Level::Live {
         let why = "what becomes of words in virtual time is simulated by tests; leave it out";
         return refuse("--level", why);
@@ -98,6 +98,11 @@ fn choose_place(arguments: &RunArgs, scenario: &Scenario) -> Result<Place, Failu
     if arguments.lab.is_some() && !wants_lab {
         let why = "this one runs over loopback; set `lab = true` in its [resize]";
         return Err(Exit::Usage.because(anyhow!("--lab is for a scenario with a lab: {why}")));
+    }
+    if arguments.worker_io.is_some() && !wants_lab {
+        let why = "this one runs over loopback; set `lab = true` in its [resize]";
+        let problem = "--worker-io is for a lab, where each worker has an interface";
+        return Err(Exit::Usage.because(anyhow!("{problem}: {why}")));
     }
     if arguments.no_lab || !wants_lab {
         return Ok(Place::Loopback { port_base: loopback_base() });

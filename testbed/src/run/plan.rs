@@ -253,11 +253,7 @@ impl Plan {
     /// [`PlanError::WorkerIo`] where a worker cannot have it.
     pub fn set_worker_io(&mut self, io: WorkerIo) -> Result<(), PlanError> {
         let is_push = self.workers.iter().any(|worker| worker.scenario.push.is_some());
-        let hears = io.multicast().is_some();
-        let may = io != WorkerIo::Shm && self.topology.is_some();
-        if !may || hears && (is_push || self.switch.is_some()) {
-            return Err(PlanError::WorkerIo { io: io.name() });
-        }
+        io.check_beside_udp(self.topology.is_some(), is_push || self.switch.is_some())?;
         for worker in &mut self.workers {
             worker.io = io;
         }

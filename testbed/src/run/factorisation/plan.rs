@@ -7,7 +7,7 @@ use weft_client::keys::KeyConfig;
 use weft_config::node::{KeysSection, NodeConfig};
 
 use crate::lab::topology::{Topology, TopologyError};
-use crate::run::plan::{BoxPlan, Io, LOOPBACK_STRIDE, Place, box_config};
+use crate::run::plan::{BoxPlan, Io, LOOPBACK_STRIDE, Place, PlanError, WorkerIo, box_config};
 use crate::scenario::{FactorisationScenario, HOME};
 
 /// Home and processes.
@@ -36,6 +36,8 @@ pub struct ProcessPlan {
     pub home: SocketAddr,
     /// Where all processes are.
     pub processes: Vec<SocketAddr>,
+    /// Its port.
+    pub io: WorkerIo,
     /// Seed of data, first factors and faults.
     pub seed: u64,
     /// The scenario.
@@ -43,6 +45,17 @@ pub struct ProcessPlan {
 }
 
 impl FactorisationPlan {
+    /// Gives the processes another port than UDP sockets. What is for all of a group is no row's,
+    /// so they hear no multicasts.
+    ///
+    /// # Errors
+    /// [`PlanError::WorkerIo`] where a process cannot have it.
+    pub fn set_worker_io(&mut self, io: WorkerIo) -> Result<(), PlanError> {
+        io.check_beside_udp(self.topology.is_some(), true)?;
+        self.processes.iter_mut().for_each(|process| process.io = io);
+        Ok(())
+    }
+
     /// Plans a run at a place. On loopback all are at this address, so that runs of others do not
     /// meet it.
     ///
@@ -80,6 +93,7 @@ impl FactorisationPlan {
             host: host(node),
             home,
             processes: processes.clone(),
+            io: WorkerIo::Udp,
             seed,
             scenario: scenario.clone(),
         };
@@ -112,6 +126,7 @@ impl ProcessPlan {
         .dscp(section.dscp)
         .bulk_dscp(section.bulk_dscp);
         config.mtu = u16::try_from(self.scenario.lab.mtu).unwrap_or(u16::MAX);
+        config.io = self.io.of_client();
         config
     }
 

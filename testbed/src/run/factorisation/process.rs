@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use weft_client::keys::{KeyError, KeySession, KeyTicket};
+use weft_client::{Config, WorkerPort};
 use weft_io::fault::{Fault, member_seed};
 use weft_io::nic::NicCounters;
-use weft_io::udp::{UdpConfig, UdpPort};
 
 use super::FACTORS;
 use super::gate::{Gate, Stopped};
@@ -83,11 +83,13 @@ fn carry_out(
 
 fn connect(plan: &ProcessPlan) -> anyhow::Result<KeySession> {
     let config = plan.config();
-    let port = UdpPort::open(&UdpConfig {
-        mtu: usize::from(config.mtu),
+    let own = config.processes[usize::from(config.me)];
+    let port = WorkerPort::open_to_many(&Config {
+        io: config.io,
+        mtu: config.mtu,
         offload: config.offload,
         frame_count: config.frame_count,
-        ..UdpConfig::new(config.processes[usize::from(config.me)])
+        ..Config::new(own, config.home)
     })
     .context("opening this process's port")?;
     let faults = fault_config(&plan.scenario.faults, 0, member_seed(plan.seed, plan.node));

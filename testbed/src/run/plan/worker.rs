@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_client::push::{ControllerConfig, PushConfig, TlsFiles};
 use weft_client::{Config, Numbers};
 
-use crate::run::plan::Io;
+use crate::run::plan::{Io, PlanError};
 use crate::run::reduce::configs::rows_of;
 use crate::scenario::{FaultSection, PushSection, ScaleExponent, Scenario};
 
@@ -51,6 +51,19 @@ impl WorkerIo {
         // Of the addresses that are an organisation's own (RFC 2365).
         const BASE: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 87, 69, 0));
         if matches!(self, Self::UdpMulticast) { Some(BASE) } else { None }
+    }
+
+    /// Whether workers can have it whose boxes are on UDP.
+    ///
+    /// # Errors
+    /// [`PlanError::WorkerIo`].
+    pub(in crate::run) fn check_beside_udp(
+        self,
+        has_lab: bool,
+        is_push: bool,
+    ) -> Result<(), PlanError> {
+        let may = self != Self::Shm && has_lab && !(self.multicast().is_some() && is_push);
+        if may { Ok(()) } else { Err(PlanError::WorkerIo { io: self.name() }) }
     }
 
     /// The client's word for it.

@@ -12,7 +12,9 @@ use weft_config::node::NodeConfig;
 use super::kills::Sight;
 use crate::certs::{Folder, FolderError};
 use crate::lab::topology::Topology;
-use crate::run::plan::{BoxPlan, CohortPlan, Io, Layout, Place, PlanError, WorkerPlan, box_config};
+use crate::run::plan::{
+    BoxPlan, CohortPlan, Io, Layout, Place, PlanError, WorkerIo, WorkerPlan, box_config,
+};
 use crate::run::push::certs::make_for;
 use crate::run::push::configs::{commands, controller_tls};
 use crate::run::reduce::configs::rows_of;
@@ -93,6 +95,17 @@ impl ResizePlan {
             certs: certs.map(Path::to_owned),
             topology,
         })
+    }
+
+    /// Gives the workers of all cohorts another port than UDP sockets.
+    ///
+    /// # Errors
+    /// [`PlanError::WorkerIo`] where a worker cannot have it.
+    pub fn set_worker_io(&mut self, io: WorkerIo) -> Result<(), PlanError> {
+        io.check_beside_udp(self.topology.is_some(), false)?;
+        self.workers.iter_mut().for_each(|worker| worker.io = io);
+        self.node.config.port.multicast = io.multicast();
+        Ok(())
     }
 
     /// Makes the certificates of controller, box and workers.

@@ -120,6 +120,7 @@ pub(in crate::run) fn train<P: Port>(
         model_sha256: trainer.model_sha256(),
         chunks_sent: statistics.data.chunks_sent,
         chunks_aggregated: statistics.data.answers,
+        chunks_by_multicast: statistics.data.answers_by_multicast,
         retransmissions: statistics.data.retransmissions,
         tx_bytes: stats.tx_bytes,
         rx_bytes: stats.rx_bytes,

@@ -11,7 +11,7 @@ use crate::certs::{Folder, FolderError};
 use crate::lab::tc::JOBS_UNDER;
 use crate::lab::topology::Topology;
 use crate::run::plan::{
-    BoxPlan, Io, Layout, Place, Plan, PlanError, SWITCH_PROGRAM, box_config, log_path,
+    BoxPlan, Io, Layout, Place, Plan, PlanError, SWITCH_PROGRAM, WorkerIo, box_config, log_path,
 };
 use crate::run::{push, reduce, resize};
 use crate::scenario::{
@@ -148,6 +148,22 @@ impl SeveralPlan {
         words.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
         let cluster = scenario.cluster.clone();
         Ok(Self { topology, nodes, controller, jobs, cluster, words })
+    }
+
+    /// Gives the workers of all jobs another port than UDP sockets.
+    ///
+    /// # Errors
+    /// [`PlanError::WorkerIo`] where a worker cannot have it.
+    pub fn set_worker_io(&mut self, io: WorkerIo) -> Result<(), PlanError> {
+        let is_push = self.jobs.iter().any(|job| job.scenario.push.is_some());
+        io.check_beside_udp(self.topology.is_some(), is_push)?;
+        for worker in self.jobs.iter_mut().flat_map(|job| &mut job.plan.workers) {
+            worker.io = io;
+        }
+        for node in &mut self.nodes {
+            node.config.port.multicast = io.multicast();
+        }
+        Ok(())
     }
 
     /// Makes the certificates of controller, boxes and workers.
