@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weft_client::keys::{KeyConfig, KeySession};
 use weft_client::push::{Outcome, PushConfig, PushSession, Ticket};
-use weft_client::{Config, Error, Io, Session};
+use weft_client::{Config, Error, Io, Session, WorkerPort};
 use weft_config::node::{self, KeysSection, NodeConfig, PortSection, ServerSection};
 use weft_io::Port as _;
 use weft_testbed::lab::topology::LinkEnd;
@@ -50,7 +50,8 @@ fn chain(error: &dyn std::error::Error) -> String {
 fn one_box_serves_workers_of_all_ports_at_once() {
     let test = "one_box_serves_workers_of_all_ports_at_once";
     // A box of sockets beside its kernel, and one that is a host of its own on its interface.
-    for box_io in [node::Io::Udp, node::Io::AfPacket] {
+    let boxes = [node::Io::Udp, node::Io::AfPacket].into_iter().flat_map(|io| [(io, 1), (io, 2)]);
+    for (box_io, lanes) in boxes {
         let Some(mut lab) = Lab::up(test, "ends", 3, false) else { return };
         let hosts = ["a0", "w0", "w1", "w2"];
         let mut members: Vec<SocketAddr> = hosts.map(|host| (lab.ip(host), 7000).into()).to_vec();
@@ -64,10 +65,10 @@ fn one_box_serves_workers_of_all_ports_at_once() {
         }
         // The worker on w2 is a host of its own: its kernel has no address.
         lab.tool("w2", "ip", &["address", "flush", "dev", lab.interface("w2")]);
-        lab.start(port, &members);
+        lab.start(port, &members, lanes);
         let config = |rank: u8| {
             let config = Config::new(members[usize::from(rank)], lab.box_addr()).rank(rank);
-            let config = config.offload(rank % 2 == 1);
+            let config = config.offload(rank % 2 == 1).lanes(lanes);
             match rank {
                 0 => config.io(Io::Shm),
                 1 => config.io(Io::Udp),
@@ -83,10 +84,14 @@ fn one_box_serves_workers_of_all_ports_at_once() {
         assert_eq!(
             unreachables(&lab, "w1"),
             0,
-            "{box_io:?}: a kernel says that it has no such port"
+            "{box_io:?}, {lanes}: a kernel says that it has no such port"
         );
         let on = |host: &str| format!("af_packet on {}", lab.interface(host));
-        assert_eq!(ports, ["shm".to_owned(), "udp".to_owned(), on("w1"), on("w2")], "{box_io:?}");
+        assert_eq!(
+            ports,
+            ["shm".to_owned(), "udp".to_owned(), on("w1"), on("w2")],
+            "{box_io:?}, {lanes}"
+        );
     }
 }
 
@@ -229,6 +234,10 @@ fn a_worker_on_an_interface_says_what_is_wrong() {
     assert!(matches!(error, Error::NoInterface { .. }), "{error}");
     let error = refused(&own.clone().mtu(9000));
     assert!(error.to_string().contains("has an MTU of 1500"), "{error}");
+    let apart = config((lab.ip("w0"), 7100).into(), lab.box_addr());
+    let narrow = lab.within("w0", || WorkerPort::open(&apart.mtu(1280)));
+    let info = narrow.expect("an MTU below the interface's").info();
+    assert_eq!(info.mtu, 1280, "no frame is longer than the session's");
     let error = refused(&config("127.0.0.1:7000".parse().unwrap(), lab.box_addr()));
     assert!(matches!(error, Error::Config { field: "local", .. }), "{error}");
     let taken = lab.within("w0", || UdpSocket::bind(local).expect("the port is free"));
@@ -251,7 +260,7 @@ fn runs_of_frames_that_nothing_cuts_are_named() {
     let test = "runs_of_frames_that_nothing_cuts_are_named";
     let Some(mut lab) = Lab::up(test, "runs", 2, true) else { return };
     let members = ["w0", "w1"].map(|host| SocketAddr::from((lab.ip(host), 7000)));
-    lab.start(PortSection::new(node::Io::Udp, lab.ip("a0")), &members);
+    lab.start(PortSection::new(node::Io::Udp, lab.ip("a0")), &members, 1);
     let complaints = together(2, |rank| {
         let io = if rank == 0 { Io::AfPacket } else { Io::Udp };
         let config = Config::new(members[usize::from(rank)], lab.box_addr()).rank(rank).io(io);
@@ -285,7 +294,7 @@ fn runs_that_nothing_cuts_are_read_by_whoever_makes_them() {
             port.device = Some(lab.interface("a0").to_owned());
             lab.tool("a0", "ip", &["address", "flush", "dev", lab.interface("a0")]);
         }
-        lab.start(port, &members);
+        lab.start(port, &members, 1);
         let before = ["w0", "w1"].map(|host| packets(&lab, host));
         let said = together(2, |rank| {
             let io = if rank == 0 { Io::AfPacket } else { Io::Udp };
@@ -331,7 +340,7 @@ fn a_bridge_that_stops_carrying_multicast_costs_repeats_and_no_sum() {
     let members = hosts.map(|host| SocketAddr::from((lab.ip(host), 7000)));
     let base: IpAddr = "239.87.69.0".parse().expect("an address");
     let port = PortSection::new(node::Io::Udp, lab.ip("a0"));
-    lab.start(PortSection { multicast: Some(base), ..port }, &members);
+    lab.start(PortSection { multicast: Some(base), ..port }, &members, 1);
     let links = &lab.topology.links;
     let link = links.iter().find(|link| link.ends.iter().any(|end| end.node == "w1"));
     let end = link.expect("w1's link").ends.iter().find(|end| end.node != "w1").expect("two ends");
@@ -385,7 +394,7 @@ fn a_path_that_gets_narrower_in_a_run_is_named() {
     {
         let Some(mut lab) = Lab::up(test, "narrow", 2, false) else { return };
         let members = ["w0", "w1"].map(|host| SocketAddr::from((lab.ip(host), 7000)));
-        lab.start(PortSection::new(node::Io::Udp, lab.ip("a0")), &members);
+        lab.start(PortSection::new(node::Io::Udp, lab.ip("a0")), &members, 1);
         let end = narrowing(&lab, node);
         let begun = Instant::now();
         let errors = together(2, |rank| {

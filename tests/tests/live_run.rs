@@ -121,7 +121,11 @@ fn sums_by_multicast_give_the_same_model_through_faults() {
         return;
     }
     let model = lossless_model("20", "7");
-    for (io, faults) in [("udp", &[][..]), ("udp", &FAULTS[..]), ("af_packet", &[][..])] {
+    let mut boxes = vec![("udp", &[][..]), ("udp", &FAULTS[..]), ("af_packet", &[][..])];
+    if has_dpdk(test) {
+        boxes.push(("dpdk", &[]));
+    }
+    for (io, faults) in boxes {
         let mut arguments =
             vec!["--io", io, "--worker-io=udp_multicast", "--rounds=20", "--seed=7"];
         arguments.extend(faults);

@@ -68,16 +68,17 @@ impl Lab {
         assert!(status.expect("it runs").success(), "{program} {arguments:?} at {host}");
     }
 
-    /// Starts the box with a row of these members.
-    pub(crate) fn start(&mut self, port: PortSection, members: &[SocketAddr]) {
+    /// Starts the box, of so many lanes, with a row of these members.
+    pub(crate) fn start(&mut self, port: PortSection, members: &[SocketAddr], lanes: u16) {
         let members = members.iter().copied().map(Into::into).collect();
         let row = RowSection {
             exponent: Some(0),
             overflow: Overflow::Wrap,
             ..RowSection::new(0, 0, members)
         };
-        let config =
+        let mut config =
             NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..NodeConfig::new(port) };
+        config.lcores.shards = lanes;
         self.start_as(&config);
     }
 
