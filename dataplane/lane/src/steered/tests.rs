@@ -1,10 +1,11 @@
 //! Steering on memory ports: every frame reaches the lane of its source port, and full is counted.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use weft_control::SumOrder;
 use weft_engine::table::{BoxConfig, MemberConfig, RowConfig};
 use weft_io::memory::{MemoryPort, link};
+use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{BURST_MAX, Frame};
 use weft_wire::JobId;
 use weft_wire::MacAddr;
@@ -23,7 +24,12 @@ fn endpoint(host: u8, port: u16) -> Endpoint {
 }
 
 fn map(shards: u16) -> LaneMap {
-    let member = MemberConfig { addr: endpoint(2, MEMBER_PORT).addr, weight: 1, is_box: false };
+    map_from(MEMBER_PORT, shards)
+}
+
+/// Of a member whose lane 0 has this port.
+fn map_from(port: u16, shards: u16) -> LaneMap {
+    let member = MemberConfig { addr: endpoint(2, port).addr, weight: 1, is_box: false };
     let row = RowConfig {
         row: 0,
         job: JobId(0),
@@ -184,4 +190,35 @@ fn a_lane_takes_no_more_than_a_burst_and_loses_nothing() {
     rx.clear();
     assert_eq!(side.rx_burst(NOW, &mut rx), 36);
     assert_eq!(side.steer_counts().ring_full, 0);
+}
+
+#[test]
+fn a_lane_that_waits_for_its_port_is_woken_by_who_hands_it_a_frame() {
+    let config = UdpConfig { socket_count: 2, ..UdpConfig::new("127.0.0.1:0".parse().unwrap()) };
+    let mut ports = UdpPort::open_lanes(&config).expect("two free ports");
+    let addr = ports[0].local_addr();
+    // The kernel takes a member of an even port for lane 0's, whatever the table says.
+    let sockets = (0..).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    let port = |socket: &UdpSocket| socket.local_addr().expect("bound").port();
+    let member = sockets.into_iter().find(|socket| port(socket) % 2 == 0).expect("a port");
+    let map = map_from(port(&member) - 1, 2);
+    let (mut front, mut sides) = steer(ports.remove(0), ports, true, &map, 64, None);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let begun = std::time::Instant::now();
+            let mut rx = Burst::new();
+            while sides[0].rx_burst(NOW, &mut rx) == 0 && begun.elapsed().as_secs() < 30 {
+                sides[0].wait(20_000_000_000);
+            }
+            (rx.len(), begun.elapsed())
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        member.send_to(&[1], addr).expect("it is sent");
+        while front.steer_counts().handed_over == 0 {
+            assert_eq!(front.rx_burst(NOW, &mut Burst::new()), 0, "it is lane 1's");
+        }
+        let (seen, waited) = waiter.join().expect("no panic");
+        assert_eq!(seen, 1);
+        assert!(waited < Duration::from_secs(10), "slept {waited:?}");
+    });
 }
