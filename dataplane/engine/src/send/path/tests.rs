@@ -153,6 +153,25 @@ fn a_queue_that_has_lost_something_is_kept_at_three_quarters_of_it() {
 }
 
 #[test]
+fn a_narrow_window_is_eased_too_for_it_does_not_grow_meanwhile() {
+    let (mut path, mut now) = overrun();
+    path.set_window(CongestionWindow::new(8, 256));
+    rounds(&mut path, &mut now, 3, |window| MS * u64::from(window));
+    assert_eq!(path.window(), 5);
+}
+
+#[test]
+fn a_loss_that_was_none_leaves_no_limit() {
+    let undo: [fn(&mut Path); 2] = [Path::on_found, |path| path.restore_window(256)];
+    for undo in undo {
+        let (mut path, mut now) = overrun();
+        undo(&mut path);
+        rounds(&mut path, &mut now, 3, |_| 10 * MS);
+        assert_eq!(path.window(), 256);
+    }
+}
+
+#[test]
 fn a_mark_says_nothing_of_the_queue_that_loses() {
     let (mut path, mut now) = (path(256), Nanos(0));
     rounds(&mut path, &mut now, 2, |_| 100_000);
