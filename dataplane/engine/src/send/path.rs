@@ -15,7 +15,8 @@
 //!   repeat than any round trip takes, for then it answers what went before (RFC 4015 without its
 //!   time stamps); or when the other end says of a first repeat that it had it already. What was
 //!   lost by evidence must all have been found: one of many that are found says nothing of the
-//!   others. A queue that is about to overflow takes a little of it ([`super::delay`]).
+//!   others. A queue that is about to overflow takes a little of it ([`super::delay`]). The last
+//!   two are a member's alone: see SPEC for why.
 //!
 //! O(1) per call, no memory.
 
@@ -104,14 +105,22 @@ pub struct Path {
     /// When the last round trip was measured.
     sampled_at: Nanos,
     window: CongestionWindow,
-    delay: Delay,
+    /// None: loss alone counts.
+    delay: Option<Delay>,
 }
 
 impl Path {
     /// A path of which nothing is known.
     #[must_use]
     pub fn new(rtt: RttEstimator, window: CongestionWindow) -> Self {
-        Self { rtt, sampled_at: Nanos(0), window, delay: Delay::new() }
+        Self { rtt, sampled_at: Nanos(0), window, delay: None }
+    }
+
+    /// The same, heeding round trips too, and undoing losses by evidence only when all of a row
+    /// were none.
+    #[must_use]
+    pub fn heeding_delay(self) -> Self {
+        Self { delay: Some(Delay::new()), ..self }
     }
 
     /// Begins with another window; what is known of the time stays.
@@ -198,9 +207,10 @@ impl Path {
         let is_in_row = self.window.is_in_row(now, round_trip);
         // Any word of what is merely late undoes its timeout. What is lost by evidence may be
         // another member's or ours, each by itself.
-        let is_halved = self.window.on_timeout(now, round_trip, overdue.lost.max(1));
-        if is_halved {
-            self.delay.on_loss(now, is_in_row);
+        let charge = if self.delay.is_some() { overdue.lost.max(1) } else { 0 };
+        let is_halved = self.window.on_timeout(now, round_trip, charge);
+        if let (true, Some(delay)) = (is_halved, &mut self.delay) {
+            delay.on_loss(now, is_in_row);
         }
         is_halved
     }
@@ -218,7 +228,7 @@ impl Path {
         match sent.round_trip(now) {
             Some(rtt) => {
                 self.sample(now, rtt, sent.at);
-                may_grow &= !self.delay.is_over();
+                may_grow &= !self.delay.is_some_and(|delay| delay.is_over());
             }
             None if sent.is_within(now, self.rtt.shortest()) => self.on_spurious_timeout(),
             None => {}
@@ -267,13 +277,14 @@ impl Path {
     /// Takes the proof that nothing was lost since the window was of this size.
     pub fn restore_window(&mut self, size: u32) {
         self.window.restore(size);
-        self.delay.on_no_loss();
+        self.on_no_loss();
     }
 
     fn sample(&mut self, now: Nanos, rtt: Nanos, sent_at: Nanos) {
         self.rtt.sample(rtt);
         self.sampled_at = now;
-        match self.delay.sample(now, sent_at) {
+        let advice = self.delay.as_mut().map(|delay| delay.sample(now, sent_at));
+        match advice.unwrap_or(Advice::None) {
             Advice::None | Advice::Keep => {}
             Advice::Ease { is_first } => self.window.ease(is_first),
             Advice::GiveBack => self.window.undo_easing(),
@@ -282,15 +293,21 @@ impl Path {
 
     fn on_spurious_timeout(&mut self) {
         if self.window.on_spurious_timeout() {
-            self.delay.on_no_loss();
+            self.on_no_loss();
+        }
+    }
+
+    fn on_no_loss(&mut self) {
+        if let Some(delay) = &mut self.delay {
+            delay.on_no_loss();
         }
     }
 
     /// Takes a loss that is certain. True when the window was halved.
     pub fn on_congestion(&mut self, now: Nanos) -> bool {
         let is_halved = self.window.on_congestion(now, self.rtt.round_trip());
-        if is_halved {
-            self.delay.on_loss(now, false);
+        if let (true, Some(delay)) = (is_halved, &mut self.delay) {
+            delay.on_loss(now, false);
         }
         is_halved
     }

@@ -7,7 +7,7 @@ const MS: u64 = 1_000_000;
 fn path(window: u32) -> Path {
     let ms = Nanos::from_millis;
     let rtt = RttEstimator::new(ms(20), ms(1), ms(1_000));
-    Path::new(rtt, CongestionWindow::new(window, window))
+    Path::new(rtt, CongestionWindow::new(window, window)).heeding_delay()
 }
 
 fn overdue(sent: &[Sent]) -> Overdue {
@@ -172,6 +172,21 @@ fn a_loss_that_was_none_leaves_no_limit() {
 }
 
 #[test]
+fn a_path_that_heeds_loss_alone_is_given_back_with_the_first_that_is_found() {
+    let (path_of_late, mut now) = overrun();
+    let mut path = Path { delay: None, ..path_of_late };
+    rounds(&mut path, &mut now, 10, |_| 10 * MS);
+    assert!(path.window() > 128);
+    let mut lost = Overdue::default();
+    (0..3).for_each(|_| lost.add_lost(&path.send(now)));
+    let before = path.window();
+    assert!(path.on_timeout(now, &lost));
+    assert!(!path.on_timeout(now, &lost), "a second within a round trip");
+    path.on_found();
+    assert_eq!(path.window(), before);
+}
+
+#[test]
 fn a_mark_says_nothing_of_the_queue_that_loses() {
     let (mut path, mut now) = (path(256), Nanos(0));
     rounds(&mut path, &mut now, 2, |_| 100_000);
@@ -201,7 +216,7 @@ proptest! {
         frame_us in 1u64..2_000,
     ) {
         let (mut path, mut now) = (path(512), Nanos(0));
-        let product = (least_us / frame_us) as u32;
+        let product = u32::try_from(least_us / frame_us).unwrap();
         prop_assume!(product < 256);
         // Work conserving: what is in flight beyond the link's product waits.
         let trip = move |window: u32| 1_000 * (frame_us * u64::from(window)).max(least_us);
