@@ -13,12 +13,16 @@
 //! - **Window.** The first timeout of anything halves it, and so does a mark on a new answer, at
 //!   most once a round trip. It is given back when the answer to a repeat comes sooner after the
 //!   repeat than any round trip takes, for then it answers what went before (RFC 4015 without its
-//!   time stamps); or when the other end says of a first repeat that it had it already.
+//!   time stamps); or when the other end says of a first repeat that it had it already. What was
+//!   lost by evidence must all have been found: one of many that are found says nothing of the
+//!   others. A queue that is about to overflow takes a little of it ([`super::delay`]). The last
+//!   two are a member's alone: see SPEC for why.
 //!
 //! O(1) per call, no memory.
 
 use weft_wire::Nanos;
 
+use super::delay::{Advice, Delay};
 use super::retransmit::RttEstimator;
 use super::window::CongestionWindow;
 
@@ -63,6 +67,8 @@ pub struct Overdue {
     /// How many.
     pub count: u32,
     has_first: bool,
+    /// Those that are known to be lost and were sent once.
+    lost: u32,
     /// Of those whose timeout has passed, the one that was sent last.
     latest: Option<Sent>,
 }
@@ -70,7 +76,8 @@ pub struct Overdue {
 impl Overdue {
     /// The timeout of one more has passed.
     pub fn add(&mut self, sent: &Sent) {
-        self.add_lost(sent);
+        self.count += 1;
+        self.has_first |= !sent.is_repeated();
         if self.latest.is_none_or(|latest| latest.at <= sent.at) {
             self.latest = Some(*sent);
         }
@@ -87,6 +94,7 @@ impl Overdue {
     pub fn add_lost(&mut self, sent: &Sent) {
         self.count += 1;
         self.has_first |= !sent.is_repeated();
+        self.lost += u32::from(!sent.is_repeated());
     }
 }
 
@@ -97,13 +105,22 @@ pub struct Path {
     /// When the last round trip was measured.
     sampled_at: Nanos,
     window: CongestionWindow,
+    /// None: loss alone counts.
+    delay: Option<Delay>,
 }
 
 impl Path {
     /// A path of which nothing is known.
     #[must_use]
     pub fn new(rtt: RttEstimator, window: CongestionWindow) -> Self {
-        Self { rtt, sampled_at: Nanos(0), window }
+        Self { rtt, sampled_at: Nanos(0), window, delay: None }
+    }
+
+    /// The same, heeding round trips too, and undoing losses by evidence only when all of a row
+    /// were none.
+    #[must_use]
+    pub fn heeding_delay(self) -> Self {
+        Self { delay: Some(Delay::new()), ..self }
     }
 
     /// Begins with another window; what is known of the time stays.
@@ -183,7 +200,19 @@ impl Path {
         if let Some(latest) = overdue.latest.filter(|latest| latest.at >= self.sampled_at) {
             self.rtt.back_off(latest.doublings);
         }
-        overdue.has_first && self.window.on_timeout(now, self.rtt.round_trip())
+        if !overdue.has_first {
+            return false;
+        }
+        let round_trip = self.rtt.round_trip();
+        let is_in_row = self.window.is_in_row(now, round_trip);
+        // Any word of what is merely late undoes its timeout. What is lost by evidence may be
+        // another member's or ours, each by itself.
+        let charge = if self.delay.is_some() { overdue.lost.max(1) } else { 0 };
+        let is_halved = self.window.on_timeout(now, round_trip, charge);
+        if let (true, Some(delay)) = (is_halved, &mut self.delay) {
+            delay.on_loss(now, is_in_row);
+        }
+        is_halved
     }
 
     /// Takes the first answer to what was sent. `is_limited`: the window was full until then;
@@ -195,19 +224,23 @@ impl Path {
         is_limited: bool,
         is_marked: bool,
     ) -> bool {
+        let mut may_grow = is_limited;
         match sent.round_trip(now) {
-            Some(rtt) => self.sample(now, rtt),
-            None if sent.is_within(now, self.rtt.shortest()) => self.window.on_spurious_timeout(),
+            Some(rtt) => {
+                self.sample(now, rtt, sent.at);
+                may_grow &= !self.delay.is_some_and(|delay| delay.is_over());
+            }
+            None if sent.is_within(now, self.rtt.shortest()) => self.on_spurious_timeout(),
             None => {}
         }
-        self.on_late_answer(now, is_limited, is_marked)
+        self.on_late_answer(now, may_grow, is_marked)
     }
 
     /// The same for an answer whose time tells nothing: the other end has said before that it waits
     /// for others.
     pub fn on_late_answer(&mut self, now: Nanos, is_limited: bool, is_marked: bool) -> bool {
         if is_marked {
-            return self.on_congestion(now);
+            return self.window.on_congestion(now, self.rtt.round_trip());
         }
         self.window.on_answer(is_limited);
         false
@@ -217,9 +250,9 @@ impl Path {
     /// was one. After several it is not known which of them it had.
     pub fn on_have(&mut self, now: Nanos, sent: &Sent) {
         match sent.round_trip(now) {
-            Some(rtt) => self.sample(now, rtt),
+            Some(rtt) => self.sample(now, rtt, sent.at),
             None if sent.repeats == 1 => {
-                self.window.on_spurious_timeout();
+                self.on_spurious_timeout();
                 // It answers the repeat. In time, so others are late, not the path.
                 if sent.is_within(now, Some(self.rtt.timeout(0))) {
                     self.rtt.end_back_off();
@@ -231,7 +264,7 @@ impl Path {
 
     /// What was taken for lost was answered before it was sent again.
     pub fn on_found(&mut self) {
-        self.window.on_spurious_timeout();
+        self.on_spurious_timeout();
     }
 
     /// True for an answer that comes sooner after a repeat than any round trip takes: it answers
@@ -244,115 +277,41 @@ impl Path {
     /// Takes the proof that nothing was lost since the window was of this size.
     pub fn restore_window(&mut self, size: u32) {
         self.window.restore(size);
+        self.on_no_loss();
     }
 
-    fn sample(&mut self, now: Nanos, rtt: Nanos) {
+    fn sample(&mut self, now: Nanos, rtt: Nanos, sent_at: Nanos) {
         self.rtt.sample(rtt);
         self.sampled_at = now;
+        let advice = self.delay.as_mut().map(|delay| delay.sample(now, sent_at));
+        match advice.unwrap_or(Advice::None) {
+            Advice::None | Advice::Keep => {}
+            Advice::Ease { is_first } => self.window.ease(is_first),
+            Advice::GiveBack => self.window.undo_easing(),
+        }
     }
 
-    /// Takes a loss that is certain, or a mark. True when the window was halved.
+    fn on_spurious_timeout(&mut self) {
+        if self.window.on_spurious_timeout() {
+            self.on_no_loss();
+        }
+    }
+
+    fn on_no_loss(&mut self) {
+        if let Some(delay) = &mut self.delay {
+            delay.on_no_loss();
+        }
+    }
+
+    /// Takes a loss that is certain. True when the window was halved.
     pub fn on_congestion(&mut self, now: Nanos) -> bool {
-        self.window.on_congestion(now, self.rtt.round_trip())
+        let is_halved = self.window.on_congestion(now, self.rtt.round_trip());
+        if let (true, Some(delay)) = (is_halved, &mut self.delay) {
+            delay.on_loss(now, false);
+        }
+        is_halved
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-
-    fn path(window: u32) -> Path {
-        let ms = Nanos::from_millis;
-        let rtt = RttEstimator::new(ms(20), ms(1), ms(1_000));
-        Path::new(rtt, CongestionWindow::new(window, window))
-    }
-
-    fn overdue(sent: &[Sent]) -> Overdue {
-        let mut overdue = Overdue::default();
-        sent.iter().for_each(|sent| overdue.add(sent));
-        overdue
-    }
-
-    fn timeout_ms(path: &Path) -> u64 {
-        path.deadline(&path.send(Nanos(0))).0 / MS
-    }
-
-    #[test]
-    fn the_timeout_stays_doubled_for_new_data_until_a_clean_sample() {
-        let mut path = path(16);
-        assert_eq!(timeout_ms(&path), 20);
-        let mut sent = [path.send(Nanos(0)); 3];
-        let early = path.send(Nanos(MS));
-        assert!(path.on_timeout(Nanos(20 * MS), &overdue(&sent)));
-        assert_eq!(timeout_ms(&path), 40, "three at once double it once");
-        assert!(!path.on_timeout(Nanos(21 * MS), &overdue(&[early])));
-        assert_eq!(timeout_ms(&path), 40, "so does a fourth that left under the same");
-        path.repeat(Nanos(20 * MS), &mut sent[0]);
-        assert!(!path.on_timeout(Nanos(60 * MS), &overdue(&sent[..1])), "halved by it before");
-        assert_eq!(timeout_ms(&path), 80);
-        path.on_answer(Nanos(61 * MS), &sent[0], false, false);
-        assert_eq!(timeout_ms(&path), 80, "whose answer it is cannot be known");
-        let clean = path.send(Nanos(60 * MS));
-        path.on_answer(Nanos(66 * MS), &clean, false, false);
-        assert_eq!(timeout_ms(&path), 18, "three times a first round trip of 6 ms");
-    }
-
-    #[test]
-    fn an_answer_too_early_for_the_repeat_gives_the_window_back() {
-        for (answered_ms, window) in [(5, 16), (6, 8)] {
-            let mut path = path(16);
-            let first = path.send(Nanos(MS));
-            path.on_answer(Nanos(6 * MS), &first, false, false);
-            let mut sent = path.send(Nanos(10 * MS));
-            assert!(path.on_timeout(Nanos(30 * MS), &overdue(&[sent])));
-            path.repeat(Nanos(30 * MS), &mut sent);
-            path.on_answer(Nanos(30 * MS + answered_ms * MS - 1), &sent, false, false);
-            assert_eq!(path.window(), window, "{answered_ms} ms after the repeat");
-        }
-    }
-
-    #[test]
-    fn nothing_is_early_before_a_round_trip_was_measured() {
-        let mut path = path(16);
-        let mut sent = path.send(Nanos(0));
-        path.on_timeout(Nanos(20 * MS), &overdue(&[sent]));
-        path.repeat(Nanos(20 * MS), &mut sent);
-        path.on_answer(Nanos(20 * MS), &sent, false, false);
-        assert_eq!(path.window(), 8);
-    }
-
-    #[test]
-    fn have_of_a_first_repeat_gives_the_window_back_and_of_a_later_one_does_not() {
-        for (repeats, window) in [(1, 16), (2, 8)] {
-            let mut path = path(16);
-            let mut sent = path.send(Nanos(0));
-            path.on_timeout(Nanos(20 * MS), &overdue(&[sent]));
-            for repeat in 1..=repeats {
-                path.repeat(Nanos(40 * MS * repeat), &mut sent);
-            }
-            path.on_have(Nanos(500 * MS), &sent);
-            assert_eq!(path.window(), window);
-            assert_eq!(timeout_ms(&path), 40);
-        }
-    }
-
-    #[test]
-    fn what_is_known_to_be_lost_before_its_time_halves_and_does_not_double() {
-        let mut path = path(16);
-        let mut lost = Overdue::default();
-        lost.add_lost(&path.send(Nanos(0)));
-        assert!(path.on_timeout(Nanos(5 * MS), &lost));
-        assert_eq!((path.window(), timeout_ms(&path)), (8, 20));
-    }
-
-    #[test]
-    fn a_mark_halves_and_does_not_grow() {
-        let mut path = path(16);
-        let sent = path.send(Nanos(0));
-        assert!(path.on_answer(Nanos(MS), &sent, true, true));
-        assert!(!path.on_answer(Nanos(MS), &sent, true, true));
-        assert_eq!(path.window(), 8);
-    }
-}
+mod tests;

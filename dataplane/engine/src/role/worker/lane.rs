@@ -128,7 +128,8 @@ impl Lane {
                     Nanos(config.rto_max_ns),
                 ),
                 CongestionWindow::new(1, 1),
-            ),
+            )
+            .heeding_delay(),
             waiting_since: None,
             missing: None,
             missing_at: None,

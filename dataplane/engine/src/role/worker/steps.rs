@@ -122,25 +122,27 @@ impl Steps {
         }
         while let Some(&Reverse(step)) = self.ready.peek() {
             let slot = self.slot(step);
-            let room = if slot.state == State::Lost { size.max(REPEATS_MIN) } else { size };
-            if self.in_flight >= room && step != self.low {
-                break;
-            }
             let send = match slot.state {
                 State::Idle | State::Lost => Send::Contribution,
                 State::HandOver => Send::HandOver,
                 _ => Send::Status,
             };
-            if send != Send::Status && slot.current(self.window) == step {
-                let repeat = slot.state == State::Lost;
-                let near = step < self.low + RUN_AHEAD_WINDOWS * self.window;
-                if !near || (!repeat && step != self.low && self.waits_for_batch(size)) {
-                    break;
-                }
-                self.is_batch_open = true;
-                return Some(Action { step, send, repeat });
+            // First of all, for what events have overtaken stands before others and has no room.
+            if send == Send::Status || slot.current(self.window) != step {
+                self.pop_ready();
+                continue;
             }
-            self.pop_ready();
+            let room = if slot.state == State::Lost { size.max(REPEATS_MIN) } else { size };
+            if self.in_flight >= room && step != self.low {
+                break;
+            }
+            let repeat = slot.state == State::Lost;
+            let near = step < self.low + RUN_AHEAD_WINDOWS * self.window;
+            if !near || (!repeat && step != self.low && self.waits_for_batch(size)) {
+                break;
+            }
+            self.is_batch_open = true;
+            return Some(Action { step, send, repeat });
         }
         self.is_batch_open = false;
         None

@@ -5,6 +5,7 @@ mod fake_box;
 mod handshake;
 mod hearing;
 mod hostile;
+mod overrun;
 mod resync;
 mod rounds;
 mod shaped;

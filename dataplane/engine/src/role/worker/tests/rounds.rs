@@ -5,6 +5,9 @@ use weft_wire::header::{HEADER_LEN, Kind};
 use weft_wire::hello::Integrity;
 
 use super::*;
+use crate::send::path::Path;
+use crate::send::retransmit::RttEstimator;
+use crate::send::window::CongestionWindow;
 
 const SECOND: Nanos = Nanos::from_millis(1_000);
 
@@ -528,6 +531,30 @@ fn nobody_runs_more_than_four_windows_ahead() {
     let steps = sim.workers[0].lanes[0].steps.as_ref().unwrap();
     assert_eq!(steps.held_range(), (0, 16));
     sim.finish_round(Nanos::from_millis(2_000));
+}
+
+/// A step whose answer came while it waited to go again is listed below the lowest missing one,
+/// which must not wait for room behind it.
+#[test]
+fn the_lowest_missing_step_never_waits_for_room_behind_one_that_was_answered() {
+    let ms = Nanos::from_millis;
+    let rtt = RttEstimator::new(ms(20), ms(1), ms(1_000));
+    let path = Path::new(rtt, CongestionWindow::new(8, 8));
+    let mut steps = steps::Steps::new(8, 4, 1);
+    steps.extend(16);
+    let sum = Sum { bytes: &[0; 4], exponent: 0, flags: Flags::NONE, in_place: false };
+    for (now, step) in [(0, 0), (0, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6)] {
+        let action = steps.peek(8).expect("there is room");
+        assert_eq!(action.step, step);
+        steps.sent(action, ms(now), &path, 0);
+    }
+    let bytes = &[0; 4];
+    let sum = slot::Sum { bytes, exponent: 0, flags: Flags::NONE, in_place: false };
+    let _ = steps.take_answer(2, ms(2), None, sum);
+    assert_eq!(steps.expire(ms(9), &path).map(|overdue| overdue.count), Some(2));
+    let _ = steps.take_answer(0, ms(9), None, sum);
+    assert_eq!((steps.low(), steps.in_flight()), (1, 4));
+    assert_eq!(steps.peek(4).map(|action| action.step), Some(1));
 }
 
 proptest! {

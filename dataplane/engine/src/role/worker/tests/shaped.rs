@@ -64,10 +64,10 @@ fn a_round_on_shaped_links_takes_little_more_than_its_bound() {
 const TABLE: &str = "
 88 us  1000  1000   0
 88 us   100  1000   0
-88 us    20  1000  26
+88 us    20  1000  16
 44 us  1000  1000   0
 44 us   100  1000   0
-44 us    20  1000  22
+44 us    20  1000  15
 17 us  1000  1001   0
 17 us   100  1001   0
 17 us    20  1001  17
