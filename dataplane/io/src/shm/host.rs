@@ -53,8 +53,9 @@ pub struct ShmHost<P: Port> {
 }
 
 impl<P: Port> ShmHost<P> {
-    /// Opens the rendezvous of a box, or of one of its lanes, at `addr`, whose other workers come through `inner`.
-    /// Multicast addresses of its rows are those that stay in memory ([`memory_base`]).
+    /// Opens the rendezvous of a box, or of one of its lanes, at `addr`, whose other workers come
+    /// through `inner`. Multicast addresses of its rows are those that stay in memory
+    /// ([`memory_base`]).
     ///
     /// [`memory_base`]: weft_wire::frame::multicast::memory_base
     ///
