@@ -5,7 +5,10 @@ use weft_io::shm::{Refusal, ShmCounts};
 
 /// Each is read when the report is made.
 pub(super) const SHM: &[Figure<ShmCounts>] = &[
-    Figure { kind: FigureKind::Gauge, ..figure("links", "Workers connected", ShmCounts::links) },
+    Figure {
+        kind: FigureKind::Gauge,
+        ..figure("links", "Connections, one a worker and lane", ShmCounts::links)
+    },
     figure("joined", "Workers let in", ShmCounts::joined),
     figure("ended", "Connections that ended with their worker", ShmCounts::ended),
     figure("broken", "Connections given up for indices that cannot be", ShmCounts::broken),
