@@ -5,6 +5,7 @@ use weft_wire::header::{HEADER_LEN, Kind};
 use weft_wire::hello::Integrity;
 
 use super::*;
+use crate::role::worker::slot::Sum;
 use crate::send::path::Path;
 use crate::send::retransmit::RttEstimator;
 use crate::send::window::CongestionWindow;
