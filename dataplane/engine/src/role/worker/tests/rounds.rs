@@ -5,7 +5,6 @@ use weft_wire::header::{HEADER_LEN, Kind};
 use weft_wire::hello::Integrity;
 
 use super::*;
-use crate::role::worker::slot::Sum;
 use crate::send::path::Path;
 use crate::send::retransmit::RttEstimator;
 use crate::send::window::CongestionWindow;
@@ -543,7 +542,6 @@ fn the_lowest_missing_step_never_waits_for_room_behind_one_that_was_answered() {
     let path = Path::new(rtt, CongestionWindow::new(8, 8));
     let mut steps = steps::Steps::new(8, 4, 1);
     steps.extend(16);
-    let sum = Sum { bytes: &[0; 4], exponent: 0, flags: Flags::NONE, in_place: false };
     for (now, step) in [(0, 0), (0, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6)] {
         let action = steps.peek(8).expect("there is room");
         assert_eq!(action.step, step);
