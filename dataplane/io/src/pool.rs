@@ -123,11 +123,6 @@ impl Frame for PoolFrame {
         buffer.len = len;
     }
 
-    fn renew(&mut self) {
-        let buffer = self.held_mut();
-        (buffer.len, buffer.is_apart, buffer.arrived_ns) = (0, false, 0);
-    }
-
     fn keep_apart(&mut self, is_apart: bool) {
         self.held_mut().is_apart = is_apart;
     }
@@ -201,11 +196,12 @@ mod tests {
 
     #[test]
     fn a_renewed_frame_is_as_new() {
-        let mut frame = Pool::new(1, 64).alloc().expect("one buffer");
+        let pool = Pool::new(1, 64);
+        let mut frame = pool.alloc().expect("one buffer");
         frame.set_len(64);
         frame.keep_apart(true);
         frame.set_arrived_ns(7);
-        frame.renew();
+        let frame = pool.renew(frame).expect("it is the pool's");
         assert!(frame.as_ref().is_empty() && !frame.is_apart() && frame.arrived_ns().is_none());
     }
 

@@ -35,13 +35,6 @@ pub trait Frame: AsRef<[u8]> + AsMut<[u8]> {
     /// If `len` exceeds the buffer: a bug in Weft, never a consequence of network input.
     fn set_len(&mut self, len: usize);
 
-    /// Makes a frame that was in use an empty one, as [`Port::alloc`] gives it: for a port that
-    /// keeps some at hand, whose memory is warm.
-    fn renew(&mut self) {
-        self.set_len(0);
-        self.keep_apart(false);
-    }
-
     /// Asks a port that sends neighbours as one not to do so with this frame: how such frames
     /// arrive is measured (SPEC#transfer-trains). Off until it is asked for; ignored by default.
     fn keep_apart(&mut self, is_apart: bool) {

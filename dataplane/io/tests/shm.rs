@@ -78,6 +78,19 @@ fn a_port_over_memory_says_so_and_one_that_corrupts_does_not() {
     });
 }
 
+/// Lanes hand frames to each other; a lane that kept them would have another's socket starve.
+#[test]
+fn frames_of_another_ports_pool_go_home() {
+    let (mut host, addr) = host();
+    let _worker = join(&mut host, &ShmConfig::new(local(20_008), addr)).expect("it is let in");
+    let config = UdpConfig { frame_count: 64, ..UdpConfig::new("127.0.0.1:0".parse().unwrap()) };
+    let mut other = UdpPort::open(&config).expect("a free port");
+    let mut frames: Burst<_> = std::iter::from_fn(|| other.alloc()).collect();
+    assert_eq!(frames.len(), 64);
+    host.free(&mut frames);
+    assert!(other.alloc().is_some());
+}
+
 #[test]
 fn members_over_udp_and_over_memory_are_served_at_once() {
     let (mut host, addr) = host();

@@ -189,9 +189,9 @@ impl NodeControl {
         self.events_lost.load(Ordering::Relaxed)
     }
 
-    /// Notes what the lane's port has carried, for telemetry.
-    pub fn note_carried(&self, rx_bytes: u64, tx_bytes: u64) {
-        self.carried.note(rx_bytes, tx_bytes);
+    /// Adds what a lane's port has carried since the last time, for telemetry.
+    pub fn add_carried(&self, rx_bytes: u64, tx_bytes: u64) {
+        self.carried.add(rx_bytes, tx_bytes);
     }
 
     /// Notes what a lane has counted, for telemetry; the side of that lane, between two breaths.
@@ -227,7 +227,7 @@ impl NodeControl {
         Some((self.kernel.bands()?, self.band_repairs.load(Ordering::Relaxed)))
     }
 
-    /// The account of what the lane's port has carried.
+    /// The account of what the lanes' ports have carried.
     #[must_use]
     pub fn account(&self) -> Arc<Carried> {
         Arc::clone(&self.carried)
@@ -239,7 +239,7 @@ impl NodeControl {
         Arc::clone(&self.marks)
     }
 
-    /// Bytes that the lane's port has received and sent.
+    /// Bytes that the lanes' ports have received and sent.
     #[must_use]
     pub fn carried(&self) -> (u64, u64) {
         self.carried.read()

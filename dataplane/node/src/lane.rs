@@ -75,6 +75,7 @@ pub fn run<P: Port, E: LaneEngine + EngineSnapshot>(
     keeper: &mut impl Keeper<E>,
 ) -> LaneSnapshot {
     let mut idle = Idle::new(shared.idle);
+    let mut carried = (0, 0);
     let mut tally_due = shared.control.as_ref().map_or(Nanos::MAX, |_| tally::PERIOD);
     let mut snapshot_due = shared.snapshot_period_ns.map_or(Nanos::MAX, Nanos);
     while !shared.stop.load(Ordering::Relaxed) && lane.port().is_open() {
@@ -85,12 +86,14 @@ pub fn run<P: Port, E: LaneEngine + EngineSnapshot>(
         keeper.exchange(engine, &mut notes);
         if index == 0 {
             exchange(now, engine, shared.control.as_deref(), &mut notes);
-            if let Some(control) = shared.control.as_ref().filter(|_| frames > 0) {
-                let (rx_bytes, tx_bytes) = lane.port().carried();
-                control.note_carried(rx_bytes, tx_bytes);
-            }
         } else if let Some(control) = &shared.control {
             control.exchange_holdings(now, index, engine, &mut notes);
+        }
+        if let Some(control) = shared.control.as_ref().filter(|_| frames > 0) {
+            // Each lane may have a port of its own.
+            let (rx_bytes, tx_bytes) = lane.port().carried();
+            control.add_carried(rx_bytes - carried.0, tx_bytes - carried.1);
+            carried = (rx_bytes, tx_bytes);
         }
         let mut due = lane.engine().poll_timeout().min(snapshot_due).min(tally_due);
         if keeper.is_waiting() {

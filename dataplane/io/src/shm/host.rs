@@ -10,7 +10,6 @@ mod send;
 
 use std::net::{IpAddr, SocketAddr};
 
-use arrayvec::ArrayVec;
 use weft_wire::Nanos;
 use weft_wire::frame::{Datagram, ETHERNET_LEN};
 
@@ -18,7 +17,7 @@ use super::cast::CastWriter;
 use super::entrance::{Entrance, Link};
 use super::ring::{Broken, Taken};
 use super::{LINKS_MAX, LOOK_NS, ShmCounts, ShmError, count};
-use crate::port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
+use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
 use crate::rest::Yielding;
 use crate::wake::{Waker, yield_core};
 
@@ -35,8 +34,6 @@ pub struct ShmHost<P: Port> {
     counts: ShmCounts,
     stats: PortStats,
     info: PortInfo,
-    /// Empty frames of the inner port whose memory is warm.
-    spare: ArrayVec<P::Frame, SPARE_MAX>,
     /// Received frames may become answers.
     is_recycling: bool,
     /// Ends waits of a port that has no waker.
@@ -91,7 +88,6 @@ impl<P: Port> ShmHost<P> {
             links: Vec::new(),
             counts: ShmCounts::default(),
             stats: PortStats::default(),
-            spare: ArrayVec::new(),
             is_recycling: false,
             waker: None,
             inner_silent: 0,
@@ -192,11 +188,8 @@ impl<P: Port> ShmHost<P> {
             return Ok(false);
         }
         // The inner port counts that it has none.
-        let spare = self.spare.pop().or_else(|| self.inner.alloc());
-        let Some(mut frame) = spare else { return Ok(false) };
+        let Some(mut frame) = self.inner.alloc() else { return Ok(false) };
         let Taken::Frame(len) = link.up.take(frame.buffer_mut())? else {
-            frame.renew();
-            drop(self.spare.try_push(frame));
             count(&self.counts.0.bad_length);
             self.stats.rx_errors += 1;
             return Ok(true);
@@ -269,7 +262,7 @@ impl<P: Port> Port for ShmHost<P> {
     }
 
     fn alloc(&mut self) -> Option<P::Frame> {
-        self.spare.pop().or_else(|| self.inner.alloc())
+        self.inner.alloc()
     }
 
     fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
@@ -294,13 +287,6 @@ impl<P: Port> Port for ShmHost<P> {
     }
 
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
-        if !self.links.is_empty() {
-            let kept = frames.len().min(self.spare.remaining_capacity());
-            for mut frame in frames.drain(..kept) {
-                frame.renew();
-                self.spare.push(frame);
-            }
-        }
         self.inner.free(frames);
     }
 
@@ -347,8 +333,6 @@ impl<P: Port> Port for ShmHost<P> {
 const LOOKS_PER_ROUND: u64 = 16;
 /// Bursts of the links from one look at a silent inner port to the next.
 const INNER_EVERY: u32 = 16;
-/// Frames kept at hand: a few bursts, so that the same memory is used again and again.
-const SPARE_MAX: usize = 4 * BURST_MAX;
 /// Longest sleep with a port that nothing wakes.
 const PAUSE_NS_MAX: u64 = 50_000;
 

@@ -203,7 +203,7 @@ impl Port for ShmPort {
         if taken == Err(Broken) {
             shared.is_over = true;
         }
-        if shared.is_over && rx.len() == before {
+        if shared.is_over && rx.len() == before && !rx.is_full() {
             self.seek();
         }
         if rx.len() > before {
