@@ -148,6 +148,9 @@ fn crc(criterion: &mut Criterion) {
     group.finish();
 }
 
+type Emit = fn(&Kernels, &[f32], &mut [u8]);
+type Store = fn(&Kernels, &mut [f32], &[u8]);
+
 /// A vector that no cache holds, to the wire and back in chunks of a frame and of a large one, by
 /// the operations that ask for what comes next and by those that do not.
 fn vector(criterion: &mut Criterion) {
@@ -158,7 +161,7 @@ fn vector(criterion: &mut Criterion) {
     group.sample_size(10).measurement_time(Duration::from_secs(1));
     for elements in [352, 2240] {
         let mut wire = vec![0; elements * 4];
-        let emits: [(_, fn(&Kernels, &[f32], &mut [u8])); 2] =
+        let emits: [(_, Emit); 2] =
             [("emit_f32", Kernels::emit_f32), ("emit_f32_ahead", Kernels::emit_f32_ahead)];
         for (name, emit) in emits {
             group.bench_function(BenchmarkId::new(name, elements), |b| {
@@ -169,7 +172,7 @@ fn vector(criterion: &mut Criterion) {
                 });
             });
         }
-        let stores: [(_, fn(&Kernels, &mut [f32], &[u8])); 2] =
+        let stores: [(_, Store); 2] =
             [("store_f32", Kernels::store_f32), ("store_f32_ahead", Kernels::store_f32_ahead)];
         for (name, store) in stores {
             group.bench_function(BenchmarkId::new(name, elements), |b| {
