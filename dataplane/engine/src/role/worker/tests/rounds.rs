@@ -556,6 +556,21 @@ fn the_lowest_missing_step_never_waits_for_room_behind_one_that_was_answered() {
     assert_eq!(steps.peek(4).map(|action| action.step), Some(1));
 }
 
+/// The caller's vector is the caller's again, and others may still lack the last window.
+#[test]
+fn sums_in_their_places_are_copied_when_the_round_ends() {
+    let mut sim = Sim::new(2, 8, 2);
+    sim.connect();
+    sim.begin_all(24);
+    sim.finish_round(SECOND);
+    for lane in sim.workers.iter().flat_map(|worker| &worker.lanes) {
+        let steps = lane.steps.as_ref().expect("it is open");
+        let kept: Vec<_> = (4..12).filter_map(|step| steps.held(step)).collect();
+        assert_eq!(kept.len(), 8);
+        assert!(kept.iter().all(|held| held.sum.is_some()));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
