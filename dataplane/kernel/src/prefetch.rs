@@ -20,7 +20,7 @@ fn read(line: *const i8) {
     let _ = line;
 }
 
-/// How far a loop over a vector asks ahead: most of a frame's share at an MTU of 1500, more than a
+/// How far a loop over a vector asks ahead: more than a frame's share at an MTU of 1500, and than a
 /// core has under way.
 const AHEAD_BYTES: usize = 2048;
 

@@ -12,7 +12,7 @@ pub const LANES_MAX: u16 = 8;
 pub enum Lanes {
     /// So many.
     Count(u16),
-    /// As many as leave a CPU for each worker.
+    /// One for two workers, as far as a CPU is left for each worker: more cost time.
     Auto,
 }
 
@@ -43,7 +43,7 @@ impl FromStr for Lanes {
 const CHOICES: [u16; 4] = [1, 2, 4, LANES_MAX];
 
 fn fitting(cpus: usize, workers: u8) -> u16 {
-    let left = cpus.saturating_sub(workers.into());
+    let left = cpus.saturating_sub(workers.into()).min(usize::from(workers / 2));
     CHOICES.into_iter().rfind(|lanes| usize::from(*lanes) <= left).unwrap_or(1)
 }
 
@@ -52,9 +52,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn auto_leaves_a_cpu_for_each_worker() {
+    fn auto_leaves_a_cpu_for_each_worker_and_two_workers_for_each_lane() {
         for (cpus, workers, lanes) in
-            [(2, 4, 1), (16, 16, 1), (16, 8, 8), (16, 9, 4), (8, 6, 2), (256, 16, 8), (0, 2, 1)]
+            [(2, 4, 1), (16, 16, 1), (16, 4, 2), (16, 8, 4), (8, 6, 2), (256, 16, 8), (0, 2, 1)]
         {
             assert_eq!(fitting(cpus, workers), lanes, "{cpus} CPUs, {workers} workers");
         }

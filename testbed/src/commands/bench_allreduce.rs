@@ -43,8 +43,8 @@ pub(crate) struct AllreduceArgs {
     /// The workers' port; `af_packet` runs in a lab [default: udp; shm with --io shm].
     #[arg(long, value_enum)]
     worker_io: Option<WorkerIoName>,
-    /// Lanes of Weft's aggregator, each a thread of its own: 1, 2, 4, 8, or `auto`, as many of
-    /// these as leave a CPU for each worker.
+    /// Lanes of Weft's aggregator, each a thread of its own: 1, 2, 4, 8, or `auto`, one of these
+    /// that leaves a CPU for each worker, and at most one for two workers.
     #[arg(long, default_value = "1")]
     lanes: Lanes,
     /// Elements on the wire.

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use weft_wire::Nanos;
-use weft_wire::frame::Udp;
+use weft_wire::frame::Datagram;
 
 use super::ShmError;
 use super::worker::{ShmConfig, ShmPort};
@@ -61,7 +61,7 @@ impl ShmLanes {
 
     /// The lane that a frame is of: any, if it is of none.
     fn lane_of(&self, frame: &[u8]) -> usize {
-        let port = Udp::parse(frame).map_or(0, |udp| udp.source.port());
+        let port = Datagram::find(frame).map_or(0, |it| it.source(frame).port());
         usize::from(port.wrapping_sub(self.first.port())).min(self.ports.len() - 1)
     }
 }
