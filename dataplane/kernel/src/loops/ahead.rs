@@ -9,7 +9,7 @@ use crate::prefetch::{ahead_to_read, ahead_to_write};
 use super::{clamp, from_bf16, to_bf16};
 
 /// Numbers of a cache line. The loops over one are over its indices, which the compiler unrolls and
-/// vectorises, but for builds whose `lto` is "off": there it leaves them, and iterators, as they are.
+/// vectorises. In builds whose `lto` is "off" it leaves them, and iterators, as they are.
 const LINE: usize = 16;
 
 /// Writes numbers to the wire, `W` bytes each; `to_wire` is told a number's place in its line.
