@@ -6,7 +6,7 @@
 use weft_wire::frame::Udp;
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::hello::Integrity;
-use weft_wire::{Cookie, Members, Nanos};
+use weft_wire::{ChunkIndex, Cookie, Members, Nanos};
 
 use super::config::{LeaseInfo, Payload};
 use super::event::Refusal;
@@ -41,6 +41,31 @@ pub(super) enum DataEvent {
     HandedOver,
 }
 
+/// What a sum's headers say of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    pub(super) now: Nanos,
+    pub(super) chunk: ChunkIndex,
+    pub(super) exponent: i8,
+    pub(super) flags: Flags,
+    pub(super) by_multicast: bool,
+    /// A router has marked it.
+    pub(super) is_marked: bool,
+}
+
+impl Arrived {
+    fn of(&Inbound { now, header, udp, .. }: &Inbound<'_>) -> Self {
+        Self {
+            now,
+            chunk: header.chunk,
+            exponent: header.exponent,
+            flags: header.flags,
+            by_multicast: udp.target.ip().is_multicast(),
+            is_marked: udp.congestion,
+        }
+    }
+}
+
 impl Lane {
     /// Writes the next data frame.
     pub(super) fn poll_data(
@@ -52,13 +77,13 @@ impl Lane {
         frame: &mut [u8],
         stats: &mut WorkerStats,
     ) -> Sent {
-        let (true, Some(lease), Some(terms)) =
-            (self.is_open(), ctx.lease.as_ref(), self.session.terms())
-        else {
+        if !self.is_open() {
             return Sent::Nothing;
-        };
+        }
         let cwnd = self.path.window();
-        let Some(action) = self.steps.as_mut().and_then(|steps| steps.peek(cwnd)) else {
+        let (Some(lease), Some(action)) =
+            (ctx.lease.as_ref(), self.steps.as_mut().and_then(|steps| steps.peek(cwnd)))
+        else {
             return Sent::Nothing;
         };
         let body_len = if action.send == Send::Status { 0 } else { lease.chunk_len() };
@@ -68,7 +93,11 @@ impl Lane {
                 return Sent::PacedUntil(pacer.ready_at(bytes));
             }
         }
-        let exponent = self.write_data(ctx, lease, terms, action, payload, frame);
+        let written = match action.send {
+            Send::Contribution => self.write_contribution(ctx, lease, action, payload, frame),
+            Send::Status | Send::HandOver => self.write_word(ctx, lease, action, payload, frame),
+        };
+        let Some(exponent) = written else { return Sent::Nothing };
         if let Some(steps) = &mut self.steps {
             steps.sent(action, now, &self.path, exponent);
         }
@@ -81,40 +110,54 @@ impl Lane {
         Sent::Frame(self.wrap(ctx, frame, body_len, false))
     }
 
-    /// Writes header and payload of an action and returns the exponent sent.
-    fn write_data(
+    /// Writes header and payload of a contribution and returns the exponent sent; `None` before
+    /// there are terms.
+    fn write_contribution(
         &self,
         ctx: &Shared,
         lease: &LeaseInfo,
-        terms: Terms,
         action: Action,
         payload: &dyn Payload,
         frame: &mut [u8],
-    ) -> i8 {
+    ) -> Option<i8> {
+        let known = self.known.as_ref()?;
+        let chunk = self.chunk(action.step, lease.shards);
+        let (header, body) = frame[self.encap.header_len()..].split_first_chunk_mut()?;
+        let meta = payload.write_chunk(chunk.0 - ctx.base, &mut body[..lease.chunk_len()]);
+        let mut flags = if meta.clamped { Flags::CLAMPED } else { Flags::NONE };
+        if action.repeat {
+            flags = flags.union(Flags::RETRANSMIT);
+        }
+        let exponent = lease.exponent.unwrap_or(meta.exponent);
+        known.contribution.with(flags, chunk, exponent, 0).emit(header);
+        Some(exponent)
+    }
+
+    /// Writes header and payload of a question or of a sum that is handed over, and returns the
+    /// exponent sent; `None` before there are terms.
+    fn write_word(
+        &self,
+        ctx: &Shared,
+        lease: &LeaseInfo,
+        action: Action,
+        payload: &dyn Payload,
+        frame: &mut [u8],
+    ) -> Option<i8> {
+        let terms = self.session.terms()?;
         let chunk = self.chunk(action.step, lease.shards);
         let steps = self.steps.as_ref().expect("an action comes from the steps");
-        let start = self.encap.header_len() + HEADER_LEN;
-        let body = &mut frame[start..];
-        let (kind, members, mut flags, exponent) = match action.send {
-            Send::Contribution => {
-                let meta = payload.write_chunk(chunk.0 - ctx.base, &mut body[..lease.chunk_len()]);
-                let flags = if meta.clamped { Flags::CLAMPED } else { Flags::NONE };
-                let exponent = lease.exponent.unwrap_or(meta.exponent);
-                (Kind::Contrib, ctx.config.rank.bit(), flags, exponent)
+        let (head, body) = frame[self.encap.header_len()..].split_at_mut(HEADER_LEN);
+        let (kind, members, mut flags, exponent) = if action.send == Send::Status {
+            let exponent = steps.exponent_sent(action.step);
+            (Kind::Status, ctx.config.rank.bit(), Flags::NONE, exponent)
+        } else {
+            let held = steps.held(action.step).expect("a sum handed over is kept till then");
+            let body = &mut body[..lease.chunk_len()];
+            match held.sum {
+                Some(sum) => body.copy_from_slice(sum),
+                None => payload.write_sum(chunk.0 - ctx.base, body),
             }
-            Send::Status => {
-                let exponent = steps.exponent_sent(action.step);
-                (Kind::Status, ctx.config.rank.bit(), Flags::NONE, exponent)
-            }
-            Send::HandOver => {
-                let held = steps.held(action.step).expect("a sum handed over is kept till then");
-                let body = &mut body[..lease.chunk_len()];
-                match held.sum {
-                    Some(sum) => body.copy_from_slice(sum),
-                    None => payload.write_sum(chunk.0 - ctx.base, body),
-                }
-                (Kind::Answer, lease.mask, held.flags, held.exponent)
-            }
+            (Kind::Answer, lease.mask, held.flags, held.exponent)
         };
         if action.repeat && action.send != Send::Status {
             flags = flags.union(Flags::RETRANSMIT);
@@ -133,8 +176,8 @@ impl Lane {
             count: lease.elements,
             members,
         };
-        header.emit(&mut Packet::new_unchecked(&mut frame[start - HEADER_LEN..start]));
-        exponent
+        header.emit(&mut Packet::new_unchecked(head));
+        Some(exponent)
     }
 
     /// Takes an ANSWER or STATE whose header has been checked as far as the row.
@@ -182,31 +225,27 @@ impl Lane {
             return self.take_state(inbound, step, lease.mask, stats);
         }
         let sum = &frame[udp.payload_range()][HEADER_LEN..];
-        self.take_answer(inbound, step, sum, payload, stats)
+        self.take_answer(Arrived::of(&inbound), ctx, step, sum, payload, stats)
     }
 
-    fn take_answer(
+    /// Takes a sum that has passed all checks but whether its step wants one.
+    pub(super) fn take_answer(
         &mut self,
-        inbound: Inbound<'_>,
+        arrived: Arrived,
+        ctx: &Shared,
         step: u32,
         sum: &[u8],
         payload: &mut dyn Payload,
         stats: &mut WorkerStats,
     ) -> Result<DataEvent, Refusal> {
-        let Inbound { now, ctx, header, udp } = inbound;
+        let Arrived { now, chunk, exponent, flags, by_multicast, is_marked } = arrived;
         let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
-        let by_multicast = udp.target.ip().is_multicast();
         if by_multicast {
             // One that comes after its repeat was answered is heard, too.
             self.hearing.take_heard();
         }
-        let chunk = header.chunk.0.wrapping_sub(ctx.base);
-        let sum = Sum {
-            bytes: sum,
-            exponent: header.exponent,
-            flags: header.flags,
-            in_place: payload.keeps_sum(chunk),
-        };
+        let chunk = chunk.0.wrapping_sub(ctx.base);
+        let sum = Sum { bytes: sum, exponent, flags, in_place: payload.keeps_sum(chunk) };
         match steps.take_answer(step, now, self.path.rtt().shortest(), sum) {
             Answer::New { sent, is_awaited, was_lost, in_flight } => {
                 if was_lost {
@@ -220,7 +259,7 @@ impl Lane {
                     let is_repeated = was_lost || sent.is_some_and(|sent| sent.is_repeated());
                     stats.times_deaf += u64::from(self.hearing.take_unheard(now, rto, is_repeated));
                 }
-                let is_marked = udp.congestion || header.flags.contains(Flags::CONGESTION);
+                let is_marked = is_marked || flags.contains(Flags::CONGESTION);
                 stats.congestion_marks += u64::from(is_marked);
                 let is_limited = in_flight >= self.path.window();
                 let halved = match sent {

@@ -13,6 +13,7 @@ use weft_wire::{ChunkIndex, Members, Nanos};
 use super::config::{LeaseInfo, WorkerConfig};
 use super::event::WorkerError;
 use super::hearing::Hearing;
+use super::quick::Known;
 use super::stats::WorkerStats;
 use super::steps::Steps;
 use crate::send::path::Path;
@@ -65,6 +66,8 @@ pub(super) struct Lane {
     pub(super) silence: Silence,
     /// Whether sums come by multicast.
     pub(super) hearing: Hearing,
+    /// None before there are terms.
+    pub(super) known: Option<Known>,
     /// When the box last spoke or was last asked for its own sake.
     quiet_since: Nanos,
 }
@@ -136,6 +139,7 @@ impl Lane {
             word_at: None,
             silence: Silence::default(),
             hearing: Hearing::new(config),
+            known: None,
             quiet_since: now,
         }
     }

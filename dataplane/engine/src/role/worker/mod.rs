@@ -26,6 +26,7 @@ mod hearing;
 mod lane;
 mod order;
 mod poll;
+mod quick;
 mod receive;
 mod slot;
 mod stats;

@@ -30,14 +30,23 @@ impl Worker {
         frame: &mut [u8],
         payload: &mut dyn Payload,
     ) -> Result<(), Refusal> {
-        let outcome = self.receive(now, frame, payload);
+        let outcome = match self.take_quickly(now, frame, payload) {
+            Some(outcome) => outcome,
+            None => self.receive(now, frame, payload),
+        };
+        self.note_refusal(outcome)
+    }
+
+    /// Counts why a frame changed nothing, if it did not.
+    pub(super) fn note_refusal(&mut self, outcome: Result<(), Refusal>) -> Result<(), Refusal> {
         if let Err(refusal) = outcome {
             self.stats.refused[refusal as usize] += 1;
         }
         outcome
     }
 
-    fn receive(
+    /// The long way.
+    pub(super) fn receive(
         &mut self,
         now: Nanos,
         frame: &mut [u8],
@@ -79,6 +88,8 @@ impl Worker {
         let body = &frame[udp.payload_range()][HEADER_LEN..];
         let event = lane.handle_hello(inbound, body, &mut self.stats)?;
         self.take_event(now, index, event);
+        let ctx = &self.shared;
+        self.lanes.iter_mut().for_each(|lane| lane.renew_known(ctx));
         Ok(())
     }
 
@@ -95,7 +106,7 @@ impl Worker {
         (index < self.lanes.len()).then_some(index)
     }
 
-    fn take_data_event(&mut self, now: Nanos, event: DataEvent, payload: &dyn Payload) {
+    pub(super) fn take_data_event(&mut self, now: Nanos, event: DataEvent, payload: &dyn Payload) {
         match event {
             DataEvent::None => return,
             DataEvent::Lost => return self.ask_for_idle_lanes(now),

@@ -6,25 +6,27 @@
 //! bit, it is copied only when the round ends.
 //!
 //! Steps that may go out for the first time, or again because their contribution is lost, wait in a
-//! heap, lowest first, and for the window. [`super::order`] says what is lost. Where nothing says
+//! list, lowest first, and for the window. [`super::order`] says what is lost. Where nothing says
 //! so, only the lowest missing step goes again, when a timeout has passed since the last answer,
 //! later each time: who is late is not asked for a window of repeats. It, and questions whose
 //! deadline has passed, wait in `due` and go before the others, whatever the window.
 //!
-//! A frame costs O(log window); only a passed deadline of a question costs a scan of the slots. All
-//! memory is taken when the lane opens: an entry of `due` or `ready` that events have overtaken is
-//! left in place and skipped later, and there is at most one such per slot.
+//! A frame costs O(1) where answers come in the order of steps ([`ready`]); only a passed deadline
+//! of a question costs a scan of the slots. All memory is taken when the lane opens: an entry of
+//! `due` or `ready` that events have overtaken is left in place and skipped later, and there is at
+//! most one such per slot.
 
 mod late;
+mod ready;
 mod words;
 
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use weft_wire::Nanos;
 
+use self::ready::Ready;
 use super::order::Order;
 use super::slot::{Action, Held, Send, Slot, State};
 use crate::send::path::Path;
@@ -41,7 +43,7 @@ pub(super) struct Steps {
     slots: Vec<Slot>,
     /// The sums held, one per slot, as they came; but for those in their places.
     sums: Vec<u8>,
-    ready: BinaryHeap<Reverse<u32>>,
+    ready: Ready,
     due: VecDeque<u32>,
     /// The contributions in flight, and which of them are lost.
     order: Order,
@@ -75,7 +77,7 @@ impl Steps {
             is_batch_open: false,
             slots: (0..window).map(Slot::new).collect(),
             sums: vec![0; slot_count * sum_len],
-            ready: BinaryHeap::with_capacity(2 * slot_count),
+            ready: Ready::with_capacity(2 * slot_count),
             due: VecDeque::with_capacity(2 * slot_count),
             order: Order::new(slot_count),
             next_deadline: Nanos::MAX,
@@ -120,7 +122,7 @@ impl Steps {
             }
             self.due.pop_front();
         }
-        while let Some(&Reverse(step)) = self.ready.peek() {
+        while let Some(step) = self.ready.lowest() {
             let slot = self.slot(step);
             let send = match slot.state {
                 State::Idle | State::Lost => Send::Contribution,
@@ -204,12 +206,12 @@ impl Steps {
         slot.state = State::Lost;
         let step = slot.next;
         if !slot.queued && slot.listed.replace(step) != Some(step) {
-            self.ready.push(Reverse(step));
+            self.ready.push(step);
         }
     }
 
     fn pop_ready(&mut self) {
-        if let Some(Reverse(step)) = self.ready.pop() {
+        if let Some(step) = self.ready.pop() {
             let slot = self.slot_mut(step);
             if slot.listed == Some(step) {
                 slot.listed = None;
@@ -298,7 +300,7 @@ impl Steps {
         let next = slot.next;
         if next < end {
             slot.listed = Some(next);
-            self.ready.push(Reverse(next));
+            self.ready.push(next);
         }
         self.in_flight -= u32::from(in_flight);
         self.known -= u32::from(known);
@@ -306,13 +308,17 @@ impl Steps {
 
     fn refill_ready(&mut self) {
         self.ready.clear();
-        for slot in &mut self.slots {
+        // From the lowest step on, so that most are appended.
+        let (before, from) = self.slots.split_at_mut((self.low & (self.window - 1)) as usize);
+        for slot in from.iter_mut().chain(before) {
             slot.listed = match slot.state {
                 State::Idle | State::Lost if slot.next < self.end => Some(slot.next),
                 State::HandOver => Some(slot.current(self.window)),
                 _ => None,
             };
-            self.ready.extend(slot.listed.map(Reverse));
+            if let Some(step) = slot.listed {
+                self.ready.push(step);
+            }
         }
     }
 

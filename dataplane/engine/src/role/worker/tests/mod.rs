@@ -6,6 +6,7 @@ mod handshake;
 mod hearing;
 mod hostile;
 mod overrun;
+mod quick;
 mod resync;
 mod rounds;
 mod shaped;
