@@ -22,6 +22,8 @@ pub(super) struct Headers {
     traffic_class: u8,
     arrived_ns: u64,
     has_checksum: bool,
+    /// Those of a datagram of this length, as they are written.
+    ready: Option<(usize, [u8; LEN_MAX])>,
 }
 
 impl Headers {
@@ -32,24 +34,46 @@ impl Headers {
         let encap = encap.filter(|_| !message.truncated)?;
         let Received { traffic_class, arrived_ns, .. } = *message;
         let has_checksum = ipv4_checksum || target.is_ipv6();
-        Some(Self { encap, traffic_class, arrived_ns, has_checksum })
+        Some(Self { encap, traffic_class, arrived_ns, has_checksum, ready: None })
     }
 
     /// The same, for many datagrams of `payload_len` bytes.
     pub(super) fn prepared(self, payload_len: usize) -> Self {
-        Self { encap: self.encap.with_payload_len(payload_len), ..self }
+        let mut headers = [0; LEN_MAX];
+        self.encap.emit(&mut headers, payload_len);
+        set_traffic_class(&mut headers, self.traffic_class);
+        Self { ready: Some((payload_len, headers)), ..self }
     }
 
     /// Writes them in front of a payload that lies at its place in `frame` already, and sets the
     /// frame's length.
     pub(super) fn write(&self, mut frame: PoolFrame, payload_len: usize) -> PoolFrame {
-        let frame_len = self.encap.emit(frame.buffer_mut(), payload_len);
-        frame.set_len(frame_len);
+        match &self.ready {
+            Some((ready_len, headers)) if *ready_len == payload_len => {
+                copy_headers(headers, frame.buffer_mut(), self.encap.header_len());
+                frame.set_len(self.encap.header_len() + payload_len);
+            }
+            _ => {
+                let frame_len = self.encap.emit(frame.buffer_mut(), payload_len);
+                frame.set_len(frame_len);
+                set_traffic_class(frame.as_mut(), self.traffic_class);
+            }
+        }
         frame.set_arrived_ns(self.arrived_ns);
-        set_traffic_class(frame.as_mut(), self.traffic_class);
         if self.has_checksum {
             self.encap.finish(frame.as_mut());
         }
         frame
     }
 }
+
+/// Copies the first `len` bytes; those of IPv4 in registers.
+fn copy_headers(headers: &[u8; LEN_MAX], frame: &mut [u8], len: usize) {
+    let ipv4: Option<(&mut [u8; IPV4_START], _)> = frame.split_first_chunk_mut();
+    let (ipv4, more) = ipv4.expect("a frame has room for its headers");
+    ipv4.copy_from_slice(&headers[..IPV4_START]);
+    more[..len - IPV4_START].copy_from_slice(&headers[IPV4_START..len]);
+}
+
+const IPV4_START: usize = ETHERNET_LEN + IPV4_LEN + UDP_LEN;
+const LEN_MAX: usize = ETHERNET_LEN + IPV6_LEN + UDP_LEN;

@@ -22,6 +22,12 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// One message of so many frames with so many bytes of payload each.
+    pub(super) fn run(frames: usize, segment_len: usize) -> Self {
+        let runs = ArrayVec::from_iter([u8::try_from(frames).unwrap_or(u8::MAX)]);
+        Self { runs, segment_len: u16::try_from(segment_len).ok() }
+    }
+
     /// Frames of the first `messages` messages.
     pub(super) fn frames(&self, messages: usize) -> usize {
         self.runs.iter().take(messages).map(|run| usize::from(*run)).sum()

@@ -5,13 +5,15 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use weft_wire::frame::label::traffic_class;
-use weft_wire::frame::{ETHERNET_LEN, Udp};
+use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, UDP_LEN, Udp};
 
 use super::frame_set::FrameSet;
+use super::runs::Call;
 use super::socket::ECT0;
 use super::{UdpPort, mmsg, runs};
 use crate::pool::PoolFrame;
 use crate::port::{BURST_MAX, Burst};
+use crate::runs::run_frames_max;
 
 /// How a frame leaves.
 #[derive(Clone, Debug)]
@@ -28,13 +30,20 @@ pub(super) struct Departure {
 impl Departure {
     /// True when `frame` has the same headers as `other`, whose departure this is.
     fn has_headers_of(&self, other: &[u8], frame: &PoolFrame) -> bool {
-        let (frame, headers) = (frame.as_ref(), ..self.payload.start);
-        frame.len() == other.len() && frame[headers] == other[headers]
+        let frame = frame.as_ref();
+        let (own, others) = (frame.first_chunk::<IPV4_START>(), other.first_chunk::<IPV4_START>());
+        // Those of IPv4 are compared in registers; of IPv6's, the rest as well.
+        frame.len() == other.len()
+            && own == others
+            && frame[IPV4_START..self.payload.start] == other[IPV4_START..self.payload.start]
     }
 }
 
 impl UdpPort {
     pub(super) fn transmit(&mut self, tx: &mut Burst<PoolFrame>) -> usize {
+        if let Some(sent) = self.transmit_run(tx) {
+            return sent;
+        }
         let offered = tx.len();
         let mut plans: ArrayVec<Option<Departure>, BURST_MAX> = ArrayVec::new();
         for (index, frame) in tx.iter().enumerate() {
@@ -65,6 +74,32 @@ impl UdpPort {
         }
         *tx = left;
         offered - tx.len()
+    }
+
+    /// Sends a burst that is one run, as a worker's are: it needs one plan. `None`: it is none, or
+    /// the socket does not take it so; nothing was sent.
+    fn transmit_run(&mut self, tx: &mut Burst<PoolFrame>) -> Option<usize> {
+        let first = tx.first().filter(|_| tx.len() > 1 && !tx.iter().any(PoolFrame::is_apart))?;
+        let plan = self.plan(first)?;
+        let goes_along = |frame: &PoolFrame| plan.has_headers_of(first.as_ref(), frame);
+        let fits = tx.len() <= run_frames_max(first.as_ref().len());
+        if !fits || !self.sockets[plan.socket].takes_runs() || !tx[1..].iter().all(goes_along) {
+            return None;
+        }
+        let (count, bytes) = (tx.len(), (tx.len() * first.as_ref().len()) as u64);
+        let departures = tx.iter().map(|frame| (&plan, frame.as_ref()));
+        let call = Call::run(count, plan.payload.len());
+        self.sockets[plan.socket].set_traffic_class(plan.traffic_class);
+        match mmsg::send(&self.sockets[plan.socket], departures, &call) {
+            Ok(0) => Some(0),
+            Ok(_) => {
+                self.stats.tx_packets += count as u64;
+                self.stats.tx_bytes += bytes;
+                tx.drain(..).for_each(|frame| self.supply.keep(frame));
+                Some(count)
+            }
+            Err(errno) => mmsg::is_full(errno).then_some(0),
+        }
     }
 
     /// Where a frame's payload lies and goes, and the socket that sends it. `None` when no socket
@@ -134,6 +169,9 @@ impl UdpPort {
         batch
     }
 }
+
+/// Where the payload of an IPv4 frame starts.
+const IPV4_START: usize = ETHERNET_LEN + IPV4_LEN + UDP_LEN;
 
 #[cfg(test)]
 mod tests {

@@ -99,8 +99,7 @@ impl Worker {
         self.paced_until = Nanos::MAX;
         let ctx = &self.shared;
         let lane_count = self.lanes.len();
-        for offset in 0..lane_count {
-            let index = (self.turn + offset) % lane_count;
+        for index in (self.turn..lane_count).chain(0..self.turn) {
             let lane = &mut self.lanes[index];
             if let Some(len) = lane.poll_handshake(now, ctx, frame, &mut self.stats) {
                 return Some(len);
@@ -108,7 +107,7 @@ impl Worker {
             let stats = &mut self.stats;
             match lane.poll_data(now, ctx, payload, &mut self.pacer, frame, stats) {
                 Sent::Frame(len) => {
-                    self.turn = (index + 1) % lane_count;
+                    self.turn = if index + 1 < lane_count { index + 1 } else { 0 };
                     return Some(len);
                 }
                 Sent::PacedUntil(at) => self.paced_until = self.paced_until.min(at),
