@@ -67,22 +67,17 @@ pub(crate) fn has_udp_checksum(encap: &Encap, integrity: Integrity) -> bool {
 }
 
 /// True when the datagram in `buffer[range]` is as it was sent, as far as `integrity` can tell.
+/// Where none is asked for, a CRC that is carried counts all the same.
 #[inline(always)]
 pub(crate) fn is_intact(integrity: Integrity, buffer: &[u8], range: Range<usize>) -> bool {
-    let is_plain =
-        integrity == Integrity::None && Packet::new_unchecked(&buffer[range.clone()]).crc() == 0;
-    is_plain || is_verified(integrity, buffer, range)
-}
-
-fn is_verified(integrity: Integrity, buffer: &[u8], range: Range<usize>) -> bool {
-    match integrity {
-        // Where none is asked for, one that is carried counts all the same.
-        Integrity::Crc32c | Integrity::None => {
-            let datagram = &buffer[range];
-            let computed = weft_kernel::crc32c_blank::<CRC_AT>(datagram);
-            Packet::new_unchecked(datagram).has_crc(computed)
-        }
-        Integrity::Checksum16 => Udp::parse(buffer).is_ok_and(|udp| udp.checksum_ok(buffer)),
+    if integrity == Integrity::Checksum16 {
+        return Udp::parse(buffer).is_ok_and(|udp| udp.checksum_ok(buffer));
+    }
+    let datagram = &buffer[range];
+    let packet = Packet::new_unchecked(datagram);
+    match packet.crc() {
+        0 => integrity == Integrity::None,
+        _ => packet.has_crc(weft_kernel::crc32c_blank::<CRC_AT>(datagram)),
     }
 }
 

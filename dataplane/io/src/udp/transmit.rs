@@ -32,10 +32,11 @@ impl Departure {
     fn has_headers_of(&self, other: &[u8], frame: &PoolFrame) -> bool {
         let frame = frame.as_ref();
         let (own, others) = (frame.first_chunk::<IPV4_START>(), other.first_chunk::<IPV4_START>());
-        // Those of IPv4 are compared in registers; of IPv6's, the rest as well.
+        // Those of IPv4 are compared in registers.
         frame.len() == other.len()
             && own == others
-            && frame[IPV4_START..self.payload.start] == other[IPV4_START..self.payload.start]
+            && (self.payload.start == IPV4_START
+                || frame[IPV4_START..self.payload.start] == other[IPV4_START..self.payload.start])
     }
 }
 
