@@ -225,20 +225,20 @@ impl Lane {
             return self.take_state(inbound, step, lease.mask, stats);
         }
         let sum = &frame[udp.payload_range()][HEADER_LEN..];
-        self.take_answer(Arrived::of(&inbound), ctx, step, sum, payload, stats)
+        self.take_answer(&Arrived::of(&inbound), ctx, step, sum, payload, stats)
     }
 
     /// Takes a sum that has passed all checks but whether its step wants one.
     pub(super) fn take_answer(
         &mut self,
-        arrived: Arrived,
+        arrived: &Arrived,
         ctx: &Shared,
         step: u32,
         sum: &[u8],
         payload: &mut dyn Payload,
         stats: &mut WorkerStats,
     ) -> Result<DataEvent, Refusal> {
-        let Arrived { now, chunk, exponent, flags, by_multicast, is_marked } = arrived;
+        let Arrived { now, chunk, exponent, flags, by_multicast, is_marked } = *arrived;
         let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
         if by_multicast {
             // One that comes after its repeat was answered is heard, too.

@@ -84,40 +84,31 @@ impl Lane {
             masks,
         }
     }
+}
 
-    /// Takes an ordinary sum's headers and integrity for what they are. Changes nothing.
+impl Known {
+    /// True for an ordinary sum.
     #[inline(always)]
-    fn recognise(
-        &self,
-        now: Nanos,
-        frame: &[u8],
-        head: &[u8; LEN],
-        crc32c: Crc32c,
-    ) -> Option<Arrived> {
-        let known = self.known.as_ref().filter(|_| self.is_open())?;
-        let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
-        // The first four bits of such an address (RFC 5771).
-        let by_multicast = ip[16] >> 4 == 0b1110;
+    fn is_ordinary(&self, frame: &[u8], head: &[u8; LEN], crc32c: Crc32c) -> bool {
+        let Some(ip) = head[ETHERNET_LEN..].first_chunk() else { return false };
+        let by_multicast = is_multicast(ip);
         let packet = Packet::new_unchecked(&head[DATAGRAM..]);
-        let is_expected = known.sums[usize::from(by_multicast)].matches(&known.masks, head)
-            && frame.len() >= known.frame_len
+        let is_expected = self.sums[usize::from(by_multicast)].matches(&self.masks, head)
+            && frame.len() >= self.frame_len
             && ipv4_checksum_ok(ip)
             && is_exponent(packet.exponent());
-        let is_intact = is_expected
-            && match known.integrity {
+        is_expected
+            && match self.integrity {
                 // The comparison has seen that there is none.
                 Integrity::None => head[DATAGRAM - 2..DATAGRAM] == [0, 0],
-                _ => packet.has_crc(crc32c(&frame[DATAGRAM..known.frame_len])),
-            };
-        is_intact.then(|| Arrived {
-            now,
-            chunk: packet.chunk(),
-            exponent: packet.exponent(),
-            flags: packet.flags(),
-            by_multicast,
-            is_marked: ip[1] & 0b11 == 0b11,
-        })
+                _ => packet.has_crc(crc32c(&frame[DATAGRAM..self.frame_len])),
+            }
     }
+}
+
+/// True of an IPv4 header whose target is a multicast address (RFC 5771).
+fn is_multicast(ip: &[u8; IPV4_LEN]) -> bool {
+    ip[16] >> 4 == 0b1110
 }
 
 impl Worker {
@@ -136,10 +127,24 @@ impl Worker {
         let ctx = &self.shared;
         let shards = u32::from(ctx.lease.as_ref()?.shards);
         let lane = self.lanes.get_mut((chunk % shards) as usize)?;
-        let arrived = lane.recognise(now, frame, head, ctx.crc32c)?;
-        let sum = &frame[LEN..lane.known.as_ref()?.frame_len];
+        let known = lane.known.as_ref().filter(|_| lane.is_open())?;
+        if !known.is_ordinary(frame, head, ctx.crc32c) {
+            return None;
+        }
+        let sum = &frame[LEN..known.frame_len];
+        let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
+        let packet = Packet::new_unchecked(&head[DATAGRAM..]);
+        // Passed where it stands: to move what was just written in bytes waits for all stores.
+        let arrived = Arrived {
+            now,
+            chunk: packet.chunk(),
+            exponent: packet.exponent(),
+            flags: packet.flags(),
+            by_multicast: is_multicast(ip),
+            is_marked: ip[1] & 0b11 == 0b11,
+        };
         lane.take_word(now);
-        let taken = lane.take_answer(arrived, ctx, chunk / shards, sum, payload, &mut self.stats);
+        let taken = lane.take_answer(&arrived, ctx, chunk / shards, sum, payload, &mut self.stats);
         Some(taken.map(|event| self.take_data_event(now, event, payload)))
     }
 }

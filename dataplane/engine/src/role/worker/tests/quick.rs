@@ -149,6 +149,14 @@ fn what_has_another_meaning_goes_the_long_way() {
         mend(&mut other, true, true);
         assert!(!is_ordinary(&mut sim, &other), "{what}");
     }
+    let (mut sim, frame) = waiting(Kindred { exponent: None, ..PLAIN });
+    for exponent in [127_i8, -127, -128] {
+        let mut other = frame.clone();
+        other[42 + 17] = exponent.cast_unsigned();
+        mend(&mut other, true, true);
+        assert!(!is_ordinary(&mut sim, &other), "exponent {exponent}");
+        assert_eq!(offer(&mut sim, &other, true).outcome, Err(Refusal::Elements));
+    }
     let checksum16 = Kindred { integrity: Integrity::Checksum16, ..PLAIN };
     let (mut sim, frame) = waiting(checksum16);
     assert!(!is_ordinary(&mut sim, &frame), "the checksum needs a look at all of it");
