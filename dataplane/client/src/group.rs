@@ -68,6 +68,9 @@ impl Group {
     }
 
     /// Leaves when every worker has all sums, or after `linger`. True when all had by then.
+    ///
+    /// Only what is between two rounds leaves. An engine that has failed says no more, and one
+    /// whose round was given up has nothing left to say: what it would send is the caller's again.
     pub(crate) fn close<P: Port>(
         &mut self,
         io: &mut Io<P>,
@@ -75,18 +78,25 @@ impl Group {
     ) -> Result<bool, Error> {
         let now = io.now();
         let end = now.0.saturating_add(u64::try_from(linger.as_nanos()).unwrap_or(u64::MAX));
-        self.data.close(now);
-        let mut open = 1;
-        if let Some(worker) = &mut self.exponents {
+        let mut all = true;
+        let mut open = 0;
+        let mut leaving = [Some(&mut self.data), self.exponents.as_mut()].map(|worker| {
+            let worker = worker?;
+            if !worker.is_ready() {
+                all = false;
+                return None;
+            }
             worker.close(now);
             open += 1;
-        }
-        let mut all = true;
+            Some(worker)
+        });
+        leaving.sort_by_key(Option::is_none);
+        let [Some(active), mut other] = leaving else { return Ok(false) };
         while open > 0 {
             if io.now().0 >= end {
                 return Ok(false);
             }
-            let mut workers = Workers { active: &mut self.data, other: self.exponents.as_mut() };
+            let mut workers = Workers { active: &mut *active, other: other.as_deref_mut() };
             match io.step(&mut workers, &mut Nothing)? {
                 Some(Event::Closed { by_all }) => {
                     all &= by_all;

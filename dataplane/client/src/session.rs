@@ -334,7 +334,8 @@ impl<P: Port> Session<P> {
     }
 
     /// Leaves the group when every worker has all sums, or after `close_linger`. True when all
-    /// workers had closed by then.
+    /// workers had closed by then; false after a round that failed, whose numbers nobody gets any
+    /// more: the others find that out by their timeouts.
     ///
     /// # Errors
     /// [`Error::PortClosed`] when the port ended first.

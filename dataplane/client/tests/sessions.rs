@@ -1,6 +1,7 @@
 //! Sessions against a real aggregator lane, over memory ports and over UDP on loopback.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,8 +16,8 @@ use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Port, forward_port, memory};
 use weft_kernel::Kernels;
 use weft_lane::AggregatorLane;
-use weft_wire::frame::Endpoint;
-use weft_wire::header::{ElementType, Operation};
+use weft_wire::frame::{Endpoint, Udp};
+use weft_wire::header::{ElementType, Kind, Operation, Packet};
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{JobId, MacAddr, Nanos};
 
@@ -272,6 +273,86 @@ fn nothing_is_overdue_before_what_came_was_looked_at() {
     let stats = session.statistics().data;
     assert_eq!((stats.chunks_sent, stats.retransmissions), (40, 0));
     assert!(session.close().unwrap());
+}
+
+/// Once it is told to, the box of this port knows row 1 no more, and hears nothing of row 0.
+struct Shrinking {
+    port: MemoryPort,
+    boxed: AggregatorLane<MemoryPort>,
+    next: Option<Aggregator>,
+    shrinks: Arc<AtomicBool>,
+    origin: Instant,
+}
+
+fn packet_of(frame: &[u8]) -> Packet<&[u8]> {
+    Packet::new_unchecked(&frame[Udp::parse(frame).unwrap().payload_range()])
+}
+
+impl Port for Shrinking {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        self.port.rx_burst(now, rx)
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        let before = tx.len();
+        if self.shrinks.load(Ordering::Relaxed) {
+            let is_sum = |frame: &PoolFrame| packet_of(frame.as_ref()).group().row() == 0;
+            let is_contribution =
+                |frame: &PoolFrame| packet_of(frame.as_ref()).kind() == Some(Kind::Contrib);
+            if tx.iter().any(|frame| is_sum(frame) && is_contribution(frame))
+                && let Some(next) = self.next.take()
+            {
+                *self.boxed.engine_mut() = next;
+            }
+            tx.retain(|frame| self.next.is_some() || !is_sum(frame));
+        }
+        before - tx.len() + self.port.tx_burst(now, tx)
+    }
+
+    fn wait(&mut self, wait_ns: u64) {
+        thread::sleep(Duration::from_nanos(wait_ns.min(1_000_000)));
+        let now = Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap());
+        while self.boxed.breathe(now, &mut ()) > 0 {}
+    }
+
+    forward_port!(port: alloc, free, info, stats);
+}
+
+/// What the engine of the sums would send is the caller's again; the other has stopped.
+#[test]
+fn a_session_closes_after_a_round_that_one_of_its_two_engines_failed() {
+    let mut ports = memory::hub(256, 1500, &["box", "w0"]);
+    let port = ports.remove(1);
+    let box_port = ports.remove(0);
+    let addr = SocketAddr::from(([10, 0, 0, 100], 22341));
+    let mac = box_port.info().mac;
+    let mut data = row(0, vec![member(0)], ElementType::I32);
+    data.exponent = None;
+    let mut exponents = row(1, vec![member(0)], ElementType::I32);
+    (exponents.operation, exponents.exponent) = (Operation::Max, Some(0));
+    let aggregator = |rows, seed| {
+        let table = Table::new(box_config(mac, addr, rows)).unwrap();
+        Aggregator::new(&table, 0, seed, Kernels::detect())
+    };
+    let boxed = AggregatorLane::new(box_port, aggregator(vec![data.clone(), exponents], 42));
+    let next = Some(aggregator(vec![data], 43));
+    let shrinks = Arc::new(AtomicBool::new(false));
+    let port =
+        Shrinking { port, boxed, next, shrinks: Arc::clone(&shrinks), origin: Instant::now() };
+    let numbers = Numbers::Block { exponent_row: 1 };
+    let mut config = Config::new(member(0), addr).numbers(numbers);
+    config.member_timeout = Duration::from_secs(4);
+    let mut session = Session::over(port, &config).unwrap();
+    session.allreduce(&mut values(0, 1000)).unwrap();
+
+    shrinks.store(true, Ordering::Relaxed);
+    let error = session.allreduce(&mut values(0, 1000)).unwrap_err();
+    assert!(error.to_string().contains("serves no row 1"), "{error}");
+    let begun = Instant::now();
+    assert!(!session.close().unwrap());
+    assert!(begun.elapsed() < Duration::from_secs(1), "nobody is waited for");
 }
 
 #[test]

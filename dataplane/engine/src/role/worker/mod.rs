@@ -136,6 +136,12 @@ impl Worker {
         self.state == WorkerState::InRound
     }
 
+    /// True while a round can begin: every lane is open and none is under way.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.state == WorkerState::Ready
+    }
+
     /// Bytes that the buffer of [`Worker::poll_transmit`] must have. Grows once, when lane 0 opens,
     /// and only where no probe was configured.
     #[must_use]
