@@ -3,6 +3,7 @@
 
 #[allow(dead_code, reason = "each of these test programs uses a part of it")]
 mod common;
+#[allow(dead_code, reason = "each of these test programs uses a part of it")]
 #[path = "common/played.rs"]
 mod played;
 

@@ -193,9 +193,12 @@ fn jobs_and_leases_come_and_go_over_the_southbound() {
     });
     let removal = HoldingCommand::RemoveJob { job };
     assert_eq!(controller.tell(removal.clone()), refused(Holding::Job, HoldingError::InUse));
+    let carried = controller.carried();
     let ended = running.end(Signal::SIGINT);
     assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
+    let port = ["rx_bytes", "tx_bytes"].map(|name| report["port"][name].as_u64().expect(name));
+    assert_eq!([carried.0, carried.1], port, "the telemetry is of all lanes");
     assert_eq!(report["jobs"][0]["id"], JOB);
     assert_eq!(report["rows"][0]["row"], ROW);
     assert_eq!(report["rows"][0]["phases"].as_array().map(Vec::len), Some(2));

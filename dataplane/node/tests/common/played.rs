@@ -20,6 +20,7 @@ use crate::common::PATIENCE;
 pub(crate) struct Controller {
     commands: mpsc::Sender<v1::Command>,
     events: channel::Receiver<v1::Event>,
+    telemetry: channel::Receiver<v1::Telemetry>,
     pub(crate) port: u16,
 }
 
@@ -27,16 +28,18 @@ impl Controller {
     pub(crate) fn start() -> Self {
         let (commands, outbound) = mpsc::channel(64);
         let (told, events) = channel::channel();
+        let (counted, telemetry) = channel::channel();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("bound");
         drop(listener);
-        let service = Service { outbound: Mutex::new(Some(outbound)), events: told };
+        let outbound = Mutex::new(Some(outbound));
+        let service = Service { outbound, events: told, telemetry: counted };
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let server = tonic::transport::Server::builder().add_service(NodesServer::new(service));
             runtime.expect("a runtime").block_on(server.serve(addr)).expect("it serves");
         });
-        let this = Self { commands, events, port: addr.port() };
+        let this = Self { commands, events, telemetry, port: addr.port() };
         let welcome = v1::NodeWelcome { telemetry_period_ns: 1_000_000_000, probe_nonce: 0 };
         this.send(v1::Command { command: Some(Command::Welcome(welcome)) });
         this
@@ -54,11 +57,25 @@ impl Controller {
         assert!(more.is_err(), "one answer, for all lanes: {event:?}, {more:?}");
         event
     }
+
+    /// Bytes received and sent, as the node tells them once no more come.
+    pub(crate) fn carried(&self) -> (u64, u64) {
+        self.telemetry.try_iter().for_each(drop);
+        let mut last = None;
+        loop {
+            let telemetry = self.telemetry.recv_timeout(PATIENCE).expect("it is told every second");
+            let carried = (telemetry.rx_bytes, telemetry.tx_bytes);
+            if last.replace(carried) == Some(carried) {
+                return carried;
+            }
+        }
+    }
 }
 
 struct Service {
     outbound: Mutex<Option<mpsc::Receiver<v1::Command>>>,
     events: channel::Sender<v1::Event>,
+    telemetry: channel::Sender<v1::Telemetry>,
 }
 
 #[tonic::async_trait]
@@ -71,12 +88,16 @@ impl Nodes for Service {
     ) -> Result<Response<Self::AttachStream>, Status> {
         let taken = self.outbound.lock().expect("not poisoned").take();
         let outbound = taken.ok_or_else(|| Status::unavailable("it comes once"))?;
-        let (events, mut inbound) = (self.events.clone(), request.into_inner());
+        let (events, telemetry) = (self.events.clone(), self.telemetry.clone());
+        let mut inbound = request.into_inner();
         tokio::spawn(async move {
             while let Ok(Some(message)) = inbound.message().await {
-                if let Some(Message::Event(event)) = message.message
-                    && events.send(event).is_err()
-                {
+                let is_heard = match message.message {
+                    Some(Message::Event(event)) => events.send(event).is_ok(),
+                    Some(Message::Telemetry(counts)) => telemetry.send(counts).is_ok(),
+                    _ => true,
+                };
+                if !is_heard {
                     return;
                 }
             }
