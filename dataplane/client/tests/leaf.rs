@@ -18,13 +18,15 @@ use weft_config::node::{
 };
 use weft_control::SumOrder;
 use weft_engine::role::worker::WorkerError;
-use weft_io::Port as _;
+use weft_io::memory::MemoryPort;
+use weft_io::pool::PoolFrame;
 use weft_io::udp::{UdpConfig, UdpPort};
+use weft_io::{Burst, Port, PortInfo, forward_port, memory};
 use weft_kernel::Kernels;
 use weft_lane::{AggregatorLane, Settings};
 use weft_wire::header::{ElementType, Operation};
-use weft_wire::hello::Overflow;
-use weft_wire::{Members, Nanos, Rank, quant};
+use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::{MacAddr, Members, Nanos, Rank, quant};
 
 /// Workers of each host.
 const HOSTS: [u8; 2] = [3, 2];
@@ -423,4 +425,56 @@ fn processes_of_two_hosts_sum_and_one_that_is_killed_is_named() {
         assert!(problem.contains(expected), "worker {rank} of host {host}: {problem}");
     }
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+/// Says that its frames come through memory. The box answers while it waits.
+struct InMemory {
+    port: MemoryPort,
+    boxed: AggregatorLane<MemoryPort>,
+    begun: Instant,
+}
+
+impl Port for InMemory {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        self.port.rx_burst(now, rx)
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        self.port.tx_burst(now, tx)
+    }
+
+    fn info(&self) -> PortInfo {
+        PortInfo { mac: MacAddr::MEMORY, ..self.port.info() }
+    }
+
+    fn wait(&mut self, _: u64) {
+        let now = Nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap());
+        while self.boxed.breathe(now, &mut ()) > 0 {}
+    }
+
+    forward_port!(port: alloc, free, stats);
+}
+
+/// Others believe nobody, for on a wire anybody may say so.
+#[test]
+fn a_box_believes_members_to_be_in_memory_where_its_file_says_that_it_shares_some() {
+    let site = Site { base: 24_190, numbers: Numbers::Fixed };
+    for (shm, integrity) in [(false, Integrity::Crc32c), (true, Integrity::None)] {
+        let own = site.worker(0, 0);
+        let row = RowSection { exponent: Some(0), ..RowSection::new(0, 0, vec![own.into()]) };
+        let mut config = site.config(site.root(), vec![row]);
+        config.port.shm = shm;
+        let settings = Settings::new(config).unwrap();
+        let mut ports = memory::hub(256, 1500, &["box", "worker"]);
+        let (port, box_port) = (ports.pop().unwrap(), ports.pop().unwrap());
+        let table = settings.table_at(box_port.info().mac);
+        let engine = settings.aggregator(&table, 0, 7, Kernels::detect());
+        let boxed = AggregatorLane::new(box_port, engine);
+        let port = InMemory { port, boxed, begun: Instant::now() };
+        let session = Session::over(port, &Config::new(own, site.root())).unwrap();
+        assert_eq!(session.lease().integrity, integrity);
+        assert!(session.close().unwrap());
+    }
 }

@@ -65,7 +65,8 @@ fn with_box<R>(base: u16, work: impl FnOnce(SocketAddr, ShmCounts) -> R) -> R {
         pushes: Vec::new(),
     };
     let engine = Aggregator::new(&Table::new(config).unwrap(), 0, 42, Kernels::detect())
-        .with_multicast(Some(memory_base(addr.ip())));
+        .with_multicast(Some(memory_base(addr.ip())))
+        .with_memory(true);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {

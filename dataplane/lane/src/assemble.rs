@@ -47,7 +47,8 @@ impl Settings {
     ) -> Aggregator {
         let seed = seed.into();
         let lane = Aggregator::of_seed(table, lane, &seed, kernels).with_strangers(self.strangers);
-        let lane = lane.with_multicast(self.config.port.multicast_base());
+        let port = &self.config.port;
+        let lane = lane.with_multicast(port.multicast_base()).with_memory(port.shm);
         match self.is_told() {
             true => lane.unsettled(),
             false => lane,

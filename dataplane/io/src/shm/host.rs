@@ -4,14 +4,16 @@
 //! Frames are copied into buffers of the inner port, and frames for an address that a worker has
 //! claimed go to its ring, all others to the inner port. Invariants: neither side can starve the
 //! other, for they take turns to come first; one worker's full ring holds up nobody else: its frame
-//! is lost, as at a switch, and counted.
+//! is lost, as at a switch, and counted; only what came through memory has its source address
+//! ([`MacAddr::MEMORY`]).
 
 mod send;
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 
-use weft_wire::Nanos;
 use weft_wire::frame::{Datagram, ETHERNET_LEN};
+use weft_wire::{MacAddr, Nanos};
 
 use super::cast::CastWriter;
 use super::entrance::{Entrance, Link};
@@ -181,6 +183,29 @@ impl<P: Port> ShmHost<P> {
         rx.len() - before
     }
 
+    /// Takes frames of the inner port, but for those that claim to have come through memory: on a
+    /// wire anybody may, and would be believed to need no CRC.
+    fn receive_inner(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
+        let before = rx.len();
+        self.inner.rx_burst(now, rx);
+        if rx[before..].iter().any(claims_memory) {
+            self.refuse_claims(before, rx);
+        }
+        rx.len() - before
+    }
+
+    #[cold]
+    fn refuse_claims(&mut self, before: usize, rx: &mut Burst<P::Frame>) {
+        let mut refused = Burst::new();
+        for index in (before..rx.len()).rev() {
+            if claims_memory(&rx[index]) {
+                refused.push(rx.remove(index));
+            }
+        }
+        self.stats.rx_errors += refused.len() as u64;
+        self.inner.free(&mut refused);
+    }
+
     /// Takes a frame of a link; false when nothing was there, or no buffer for it.
     fn receive_from(&mut self, index: usize, rx: &mut Burst<P::Frame>) -> Result<bool, Broken> {
         let link = &mut self.links[index];
@@ -222,8 +247,11 @@ impl<P: Port> Port for ShmHost<P> {
         if now >= self.look_due {
             self.look(now);
         }
-        if self.links.is_empty() {
+        if self.entrance.is_none() {
             return self.inner.rx_burst(now, rx);
+        }
+        if self.links.is_empty() {
+            return self.receive_inner(now, rx);
         }
         // Each time while the inner port has frames, and else now and then, for asking it may be a
         // system call.
@@ -231,12 +259,12 @@ impl<P: Port> Port for ShmHost<P> {
         self.is_inner_first ^= is_due;
         let mut of_inner = 0;
         if is_due && self.is_inner_first {
-            of_inner = self.inner.rx_burst(now, rx);
+            of_inner = self.receive_inner(now, rx);
         }
         let of_links = self.receive(rx);
         let is_left_out = is_due && !self.is_inner_first && rx.is_full();
         if is_due && !self.is_inner_first && !is_left_out {
-            of_inner = self.inner.rx_burst(now, rx);
+            of_inner = self.receive_inner(now, rx);
         }
         if of_links == 0 {
             self.wake_owed();
@@ -329,6 +357,13 @@ impl<P: Port> Port for ShmHost<P> {
     }
 }
 
+/// True for a frame from the address of members in memory.
+fn claims_memory(frame: &impl Frame) -> bool {
+    frame.as_ref().get(SOURCE_MAC) == Some(&MacAddr::MEMORY.0[..])
+}
+
+/// Where the source stands in an Ethernet header.
+const SOURCE_MAC: Range<usize> = 6..12;
 /// Looks for workers that come from one look to the next for those that have ended.
 const LOOKS_PER_ROUND: u64 = 16;
 /// Bursts of the links from one look at a silent inner port to the next.

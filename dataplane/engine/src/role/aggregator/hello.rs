@@ -16,6 +16,15 @@ use crate::send::datagram::{is_intact, plain_header, write_hello};
 use crate::session::host::Host;
 
 impl Aggregator {
+    /// Of a port that shares memory with members, or not; without it, not. Such a port gives frames
+    /// the source address [`MacAddr::MEMORY`] if they came through memory, and no others: what
+    /// comes by a wire may say anything (SPEC#handshake).
+    #[must_use]
+    pub fn with_memory(mut self, has_memory: bool) -> Self {
+        self.has_memory = has_memory;
+        self
+    }
+
     pub(super) fn handle_hello(
         &mut self,
         index: LeaseIndex,
@@ -26,6 +35,7 @@ impl Aggregator {
         self.check_lane(lease, rank, incoming)?;
         let datagram_len = incoming.udp.payload_len();
         let mac = incoming.udp.source_mac(incoming.buffer);
+        let is_in_memory = self.has_memory && mac == MacAddr::MEMORY;
         let range = incoming.udp.payload_range();
         if !is_intact(Integrity::Crc32c, incoming.buffer, range.clone()) {
             return Err(DropReason::Integrity);
@@ -49,7 +59,7 @@ impl Aggregator {
                     Hello::parse(&incoming.buffer[body]).map_err(|_| DropReason::Handshake)?;
                 let lease = &mut self.leases[index.index()];
                 lease.load_held(rank, &hello, bitmap)?;
-                lease.note_mac(rank, mac);
+                lease.note_mac(rank, mac, is_in_memory);
                 self.join(index, rank, &hello, incoming.now)
             }
             Step::Close => {

@@ -109,9 +109,9 @@ pub(super) struct Room {
 impl Lease {
     /// A member speaks from behind this Ethernet address. What both sides copy through memory needs
     /// no CRC, and answers need none once all members are there (SPEC#handshake).
-    pub(super) fn note_mac(&mut self, rank: Rank, mac: MacAddr) {
+    pub(super) fn note_mac(&mut self, rank: Rank, mac: MacAddr, is_in_memory: bool) {
         let row = self.row.integrity;
-        let is_bare = mac == MacAddr::MEMORY && row == Integrity::Crc32c;
+        let is_bare = is_in_memory && row == Integrity::Crc32c;
         let member = &mut self.members[rank.index()];
         member.encap = member.encap.with_target_mac(mac);
         member.integrity = if is_bare { Integrity::None } else { row };

@@ -90,6 +90,8 @@ pub struct Aggregator {
     has_far_slots: bool,
     /// A switch has the slots that contributions go to; those here hold what was handed over.
     is_behind_switch: bool,
+    /// Its port shares memory with members, and gives no other frames that source.
+    has_memory: bool,
     /// What [`Aggregator::prefetch`] was asked for last.
     prefetched: (GroupId, ChunkIndex),
     stats: Stats,
@@ -180,6 +182,7 @@ impl Aggregator {
             multicast: None,
             has_far_slots: false,
             is_behind_switch: false,
+            has_memory: false,
             prefetched: Default::default(),
             stats: Stats::default(),
         };

@@ -17,7 +17,15 @@ use crate::table::RowConfig;
 /// A box with an open lease of two members, of which these are in memory; and what each was told
 /// of its integrity.
 fn open_with(row: &RowConfig, in_memory: [bool; 2]) -> (Aggregator, Vec<Member>, [Integrity; 2]) {
-    let mut aggregator = aggregator(config(vec![row.clone()]), 1);
+    open_at(aggregator(config(vec![row.clone()]), 1).with_memory(true), row, in_memory)
+}
+
+/// The same of this box.
+fn open_at(
+    mut aggregator: Aggregator,
+    row: &RowConfig,
+    in_memory: [bool; 2],
+) -> (Aggregator, Vec<Member>, [Integrity; 2]) {
     let mut group = vec![Member::new(row, 0, 1), Member::new(row, 1, 2)];
     for (member, in_memory) in group.iter_mut().zip(in_memory) {
         if in_memory {
@@ -92,6 +100,19 @@ fn a_member_that_comes_from_elsewhere_later_seals_again() {
     absorb(&mut aggregator, bare(&group[0], 0, 1));
     let refused = send(&mut aggregator, bare(&group[1], 0, 2)).unwrap_err();
     assert_eq!(refused, DropReason::Integrity);
+    assert_ne!(crc_of_answer(&mut aggregator, group[1].contribution(0, 2)), 0);
+}
+
+/// Whoever is on a wire may put any address into a frame.
+#[test]
+fn a_box_that_shares_no_memory_believes_nobody_to_be_there() {
+    let row = row(0, 0, 2);
+    let boxed = aggregator(config(vec![row.clone()]), 1);
+    let (mut aggregator, group, told) = open_at(boxed, &row, [true, true]);
+    assert_eq!(told, [Integrity::Crc32c; 2]);
+    let refused = send(&mut aggregator, bare(&group[0], 0, 1)).unwrap_err();
+    assert_eq!(refused, DropReason::Integrity);
+    absorb(&mut aggregator, group[0].contribution(0, 1));
     assert_ne!(crc_of_answer(&mut aggregator, group[1].contribution(0, 2)), 0);
 }
 
