@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use common::payload;
-use common::shm::{Host, LONG, clock, host, local, receive_until, send};
+use common::shm::{Host, LONG, clock, host, host_at, local, receive_until, send};
 use weft_io::shm::{ShmConfig, ShmError, ShmHost, ShmLanes};
 use weft_io::udp::{UdpConfig, UdpPort, pseudo_mac};
 use weft_io::{Burst, Port};
@@ -18,11 +18,24 @@ fn hosts() -> (Vec<Host>, SocketAddr) {
     let config = UdpConfig { socket_count: 2, ..UdpConfig::new("127.0.0.1:0".parse().unwrap()) };
     let ports = UdpPort::open_lanes(&config).expect("free ports");
     let addr = ports[0].local_addr();
+    (open_each(ports), addr)
+}
+
+/// Such a box there.
+fn hosts_at(addr: SocketAddr) -> Vec<Host> {
+    let config = UdpConfig { socket_count: 2, ..UdpConfig::new(addr) };
+    open_each(UdpPort::open_lanes(&config).expect("free ports"))
+}
+
+/// The first lane last, so that whoever finds that finds all.
+fn open_each(ports: Vec<UdpPort>) -> Vec<Host> {
     let open = |port: UdpPort| {
         let own = port.local_addr();
         ShmHost::open(port, own).expect("nobody else is there")
     };
-    (ports.into_iter().map(open).collect(), addr)
+    let mut hosts: Vec<_> = ports.into_iter().rev().map(open).collect();
+    hosts.reverse();
+    hosts
 }
 
 /// Opens a worker's end while the lanes breathe.
@@ -145,4 +158,56 @@ fn a_box_whose_first_lane_reads_for_all_has_one_rendezvous() {
 fn nobody_is_there() {
     let error = ShmLanes::open(&config(21_216, local(21_219))).map(drop);
     assert!(matches!(error, Err(ShmError::NoBox { .. })), "{error:?}");
+}
+
+/// Sends from both lanes until the box has heard each: by the lane that it is of where each reads,
+/// else by the first.
+fn exchange(worker: &mut ShmLanes, hosts: &mut [Host], addr: SocketAddr, own: SocketAddr) {
+    let begun = Instant::now();
+    let mut heard = [false; 2];
+    while heard != [true; 2] {
+        assert!(begun.elapsed() < LONG, "{heard:?}");
+        for index in [0, 1] {
+            let encap = common::encap(lane(own, index), addr);
+            let Some(frame) = worker.alloc() else { continue };
+            let mut tx: Burst<_> = [frame].into_iter().collect();
+            common::fill(&mut tx[0], &encap, &[u8::try_from(index).unwrap()]);
+            worker.tx_burst(clock(), &mut tx);
+            worker.free(&mut tx);
+        }
+        let mut rx = Burst::new();
+        worker.rx_burst(clock(), &mut rx);
+        worker.free(&mut rx);
+        worker.wait(1_000_000);
+        let are_apart = hosts.len() > 1;
+        for (reader, host) in hosts.iter_mut().enumerate() {
+            for read in taken(host) {
+                let sender = usize::from(read);
+                assert!(!are_apart || reader == sender, "a lane cannot use another's");
+                heard[sender] = true;
+            }
+        }
+    }
+}
+
+/// As a box does whose file comes to have a capture, or no longer has one.
+#[test]
+fn a_box_that_begins_anew_may_have_other_lanes_read() {
+    let (hosts, addr) = hosts();
+    let own = local(21_220);
+    let mut hosts = hosts;
+    let mut worker = join(&mut hosts, &config(own.port(), addr)).expect("it is let in");
+    exchange(&mut worker, &mut hosts, addr, own);
+    for are_apart in [false, true, true, false, false, true] {
+        let sent = worker.stats().tx_packets;
+        drop(hosts);
+        hosts = if are_apart { hosts_at(addr) } else { vec![host_at(addr, 1500).0] };
+        exchange(&mut worker, &mut hosts, addr, own);
+        assert!(worker.stats().tx_packets > sent + 1, "what was counted before stays");
+        let group = group_of(memory_base(addr.ip()), 3).unwrap();
+        assert!(worker.hears(group));
+        let caster = usize::from(are_apart);
+        cast(&mut hosts[caster], lane(addr, 1), group, &[7]);
+        assert_eq!(taken(&mut worker), [7]);
+    }
 }

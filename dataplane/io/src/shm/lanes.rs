@@ -4,6 +4,9 @@
 //! that the box's threads share what there is to copy, and none reads for another. Frames go by
 //! their source port, which is the lane's. A lane whose box has begun anew is found again by
 //! itself; one whose ring is full keeps back what comes after it, as a port does.
+//!
+//! A box that has begun anew may have other lanes read, by its file. So whenever its first lane was
+//! found again the port looks how many rendezvous there are, and goes by that.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -23,7 +26,7 @@ use crate::wake::yield_core;
 pub struct ShmLanes {
     /// One a lane, or one for all.
     ports: Vec<ShmPort>,
-    first: SocketAddr,
+    config: ShmConfig,
     sorted: Vec<Burst<PoolFrame>>,
     /// Which lane comes first in the next burst.
     next: usize,
@@ -36,16 +39,13 @@ impl ShmLanes {
     /// # Errors
     /// [`ShmError`], one line that says what to do.
     pub fn open(config: &ShmConfig) -> Result<Self, ShmError> {
-        let lanes = u16::try_from(config.lanes).unwrap_or(u16::MAX);
-        let each = || (0..lanes).map(|lane| open_lane(config, lane)).collect();
-        // A box opens its first lane's rendezvous last, so that one tells of the others.
-        let are_apart = || lanes > 1 && ShmPort::is_offered(above(config.target, 1));
-        let ports: Vec<ShmPort> = match are_apart() {
-            true => each(),
+        let each = || (0..lanes_of(config)).map(|lane| ShmPort::open(&of_lane(config, lane)));
+        let ports: Vec<ShmPort> = match are_apart(config) {
+            true => each().collect(),
             false => match vec![ShmPort::open(config)?] {
-                all if are_apart() => {
+                all if are_apart(config) => {
                     drop(all);
-                    each()
+                    each().collect()
                 }
                 all => Ok(all),
             },
@@ -53,7 +53,7 @@ impl ShmLanes {
         Ok(Self {
             sorted: ports.iter().map(|_| Burst::new_const()).collect(),
             ports,
-            first: config.local,
+            config: config.clone(),
             next: 0,
             yielding: Yielding::default(),
         })
@@ -62,8 +62,40 @@ impl ShmLanes {
     /// The lane that a frame is of: any, if it is of none.
     fn lane_of(&self, frame: &[u8]) -> usize {
         let port = Datagram::find(frame).map_or(0, |it| it.source(frame).port());
-        usize::from(port.wrapping_sub(self.first.port())).min(self.ports.len() - 1)
+        usize::from(port.wrapping_sub(self.config.local.port())).min(self.ports.len() - 1)
     }
+
+    /// The box's first lane was found again: seeks the box as it is now, if its lanes have come to
+    /// read for themselves, or no longer do.
+    #[cold]
+    fn look_again(&mut self) {
+        let are_apart = are_apart(&self.config);
+        if are_apart == (self.ports.len() > 1) {
+            return;
+        }
+        if are_apart {
+            self.ports[0].seek_as(of_lane(&self.config, 0));
+            let others = (1..lanes_of(&self.config)).map(|lane| of_lane(&self.config, lane));
+            let others: Vec<_> = others.map(|config| self.ports[0].beside(config)).collect();
+            self.ports.extend(others);
+        } else {
+            let (first, others) = self.ports.split_first_mut().expect("there is a lane");
+            others.iter().for_each(|other| first.count_in(other));
+            first.seek_as(self.config.clone());
+            self.ports.truncate(1);
+        }
+        self.sorted.resize_with(self.ports.len(), Burst::new_const);
+    }
+}
+
+/// Whether the lanes of a box read for themselves. It opens its first lane's rendezvous last, so
+/// that one tells of the others.
+fn are_apart(config: &ShmConfig) -> bool {
+    config.lanes > 1 && ShmPort::is_offered(above(config.target, 1))
+}
+
+fn lanes_of(config: &ShmConfig) -> u16 {
+    u16::try_from(config.lanes).unwrap_or(u16::MAX)
 }
 
 fn above(mut addr: SocketAddr, lane: u16) -> SocketAddr {
@@ -71,22 +103,26 @@ fn above(mut addr: SocketAddr, lane: u16) -> SocketAddr {
     addr
 }
 
-fn open_lane(config: &ShmConfig, lane: u16) -> Result<ShmPort, ShmError> {
-    ShmPort::open(&ShmConfig {
+fn of_lane(config: &ShmConfig, lane: u16) -> ShmConfig {
+    ShmConfig {
         local: above(config.local, lane),
         lanes: 1,
         target: above(config.target, lane),
         ..config.clone()
-    })
+    }
 }
 
 impl Port for ShmLanes {
     type Frame = PoolFrame;
 
     fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        let was_lost = !self.ports[0].is_joined();
         let (count, lanes) = (self.ports.len(), self.next..self.next + self.ports.len());
         let received = lanes.map(|lane| self.ports[lane % count].rx_burst(now, rx)).sum();
         self.next = (self.next + 1) % count;
+        if was_lost && self.ports[0].is_joined() {
+            self.look_again();
+        }
         if received > 0 {
             self.yielding.note_received();
         }

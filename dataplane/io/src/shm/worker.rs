@@ -160,6 +160,36 @@ impl ShmPort {
         self.rejoined
     }
 
+    /// True while there is memory to share, also where the box has ended since.
+    pub(super) fn is_joined(&self) -> bool {
+        matches!(self.state, State::Joined(_))
+    }
+
+    /// Lets go of the box and calls it again, with this configuration.
+    pub(super) fn seek_as(&mut self, config: ShmConfig) {
+        self.state = State::Apart(Instant::now());
+        self.config = config;
+    }
+
+    /// One that has still to call its box, beside this one and with this configuration.
+    pub(super) fn beside(&self, config: ShmConfig) -> Self {
+        Self {
+            state: State::Apart(Instant::now()),
+            supply: Supply::new(config.frame_count, config.mtu + ETHERNET_LEN),
+            info: PortInfo { name: config.local.to_string(), ..self.info.clone() },
+            stats: PortStats::default(),
+            yielding: Yielding::default(),
+            config,
+            rejoined: 0,
+            base: self.base,
+        }
+    }
+
+    /// Takes over what another one has counted, which ends.
+    pub(super) fn count_in(&mut self, other: &Self) {
+        self.stats = self.stats.plus(other.stats);
+    }
+
     /// Goes on with finding a box that was lost.
     fn seek(&mut self) {
         let again = |state: &mut State| *state = State::Apart(Instant::now() + RETRY_AFTER);
