@@ -39,7 +39,8 @@ enum Command {
     ///
     /// Every round's sums and the final model are compared bit for bit with an independent
     /// reference. The exit status is 0 when all are right, 1 when the verdict is failed, 3 when the
-    /// run was right but degraded: over another port than asked for.
+    /// run was right but degraded: the verdict is ok, and the lines below it say what the run did
+    /// without, such as the port that was asked for, or sums by multicast.
     Run(run_args::RunArgs),
     /// Run seeds of the simulated system without end, and judge them by its invariants
     ///
