@@ -118,7 +118,9 @@ impl fmt::Display for WorkerError {
             Self::NoAnswer { lane } => write!(
                 f,
                 "no answer from the aggregator to the handshake of lane {lane}: check its address, \
-                 port and that it runs"
+                 port and that it runs, and this worker's own address and rank: is `local` in the \
+                 row's `members`, with this `rank`? If not, the aggregator counts wrong_source or \
+                 bad_members"
             ),
             Self::MtuTooSmall { probe_len } => write!(
                 f,

@@ -287,7 +287,10 @@ fn errors_say_what_to_do() {
     let missing = WorkerError::MembersMissing { missing: Members(0b1010) };
     assert_eq!(missing.to_string(), "waited too long for rank 1, 3");
     assert!(WorkerError::MtuTooSmall { probe_len: 1056 }.to_string().contains("raise the MTU"));
-    assert!(WorkerError::NoAnswer { lane: 1 }.to_string().contains("lane 1"));
+    let unheard = WorkerError::NoAnswer { lane: 1 }.to_string();
+    for word in ["lane 1", "`local`", "`rank`", "wrong_source", "bad_members"] {
+        assert!(unheard.contains(word), "{unheard}: {word}");
+    }
     let unknown = WorkerError::UnknownGroup { job: JobId(3), row: 9 };
     assert!(unknown.to_string().contains("no row 9 of job 3"), "{unknown}");
 }
