@@ -150,8 +150,8 @@ pub enum PlanError {
     /// What a worker's port cannot do.
     #[error(
         "--worker-io {io} is not for these workers: af_packet is for a lab, where each has an \
-         interface; udp_multicast for an allreduce in a lab without a switch that sums; shm for an \
-         allreduce, with --io shm"
+         interface; udp_multicast for an allreduce in a lab without a switch that sums. Workers of \
+         an allreduce share memory with their box by --io shm alone"
     )]
     WorkerIo {
         /// The port.
