@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Keep a capture of what each box received and sent in the run directory, BOX.pcap. That of a
-    /// box which is restarted is BOX.life0.pcap and so on. With several lanes: --io udp only.
+    /// box which is restarted is BOX.life0.pcap and so on. With several lanes: --io udp or shm.
     #[arg(long)]
     pub(super) pcap: bool,
     /// Largest size of each capture; how many frames came after it is reported.

@@ -117,7 +117,7 @@ fn check_captures(scenario: &Scenario, ground: &Ground) -> Result<(), Failure> {
         // A push has boxes of one lane.
         Io::AfPacket | Io::Dpdk if lanes > 1 && scenario.push.is_none() => format!(
             "each of the {lanes} lanes (aggregation.lanes) sends by itself there: use one lane, or \
-             --io udp"
+             --io udp or shm"
         ),
         Io::AfPacket | Io::Dpdk | Io::Udp | Io::Shm | Io::Bmv2 => return Ok(()),
     };
