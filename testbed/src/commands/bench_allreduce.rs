@@ -280,7 +280,7 @@ Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
   busbw          algbw x 2 (n - 1) / n, nccl-tests' figure: what a ring would have to carry to be as
                  fast. With aggregation in the network a host sends each byte once.
   wirebw         bytes of Ethernet frames that a worker sent, repeats included, / time
-  io, worker_io  ports of the aggregator and of the workers
+  io, worker_io  ports of the aggregator and of the workers (JSON, CSV)
   wrong          elements of all sums at all workers that differ from the right ones
   time/bound     time / (frames of the vector / link rate), with --rate-mbit
   lanes          lanes of Weft's aggregator (JSON, CSV)
