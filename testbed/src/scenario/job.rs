@@ -27,7 +27,7 @@ pub struct JobSection {
     pub learning_rate: f32,
     /// Share of the previous step that is kept.
     pub momentum: f32,
-    /// Elements on the wire: `i32`, which sums exactly in any order.
+    /// Elements on the wire: `i32`, which sums exactly in any order. The others are refused.
     pub element_type: ElementType,
     /// Scale of `i32` elements: an exponent, or `"auto"` for one of each block.
     pub scale_exponent: ScaleExponent,
