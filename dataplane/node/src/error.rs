@@ -96,11 +96,11 @@ pub enum NodeError {
         source: std::io::Error,
     },
     /// A recording cannot be begun.
-    #[error("beginning a recording in {}: {problem}; name an empty directory", .path.display())]
+    #[error("beginning a recording in {}: {problem}", .path.display())]
     Record {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with it, and what to do.
         problem: String,
     },
     /// A model's file.

@@ -14,6 +14,7 @@
 //! has them, so a recording is as old-fashioned as that interface at worst.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -138,7 +139,7 @@ pub fn override_by(
     if let Some(path) = directory {
         let name = path.to_str().ok_or_else(|| NodeError::Record {
             path: path.to_owned(),
-            problem: "the path is not UTF-8".to_owned(),
+            problem: "the path is not UTF-8; name another directory".to_owned(),
         })?;
         let section = RecordSection::new(name);
         config.record = Some(match config.record.take() {
@@ -164,10 +165,10 @@ pub fn start<P: Port, S: Port>(
 ) -> Result<Recording, NodeError> {
     let path = Path::new(&section.directory);
     let failed = |problem: String| NodeError::Record { path: path.to_owned(), problem };
-    let io_failed = |error: std::io::Error| failed(error.to_string());
+    let io_failed = |error: std::io::Error| failed(io_problem(&error));
     fs::create_dir_all(path).map_err(io_failed)?;
     if fs::read_dir(path).map_err(io_failed)?.next().is_some() {
-        return Err(failed("it is not empty".to_owned()));
+        return Err(failed("it is not empty; name an empty directory".to_owned()));
     }
     let mut lanes = vec![lane_head(front)];
     lanes.extend(sides.iter_mut().map(lane_head));
@@ -187,13 +188,14 @@ pub fn start<P: Port, S: Port>(
     let mut keep = |name: &str, bytes: &[u8]| {
         used += bytes.len() as u64;
         if used > section.max_bytes {
-            let problem = "what the node begins with is larger than record.max_bytes";
+            let problem = "what the node begins with is larger than record.max_bytes; raise it";
             return Err(failed(problem.to_owned()));
         }
         fs::write(path.join(name), bytes).map_err(io_failed)
     };
     for (job, model) in models(&settings.config) {
-        let bytes = fs::read(model).map_err(io_failed)?;
+        let bytes =
+            fs::read(model).map_err(|error| failed(format!("reading {model}: {error}")))?;
         keep(&model_name(job), &bytes)?;
         head.models.push(job);
     }
@@ -226,6 +228,15 @@ pub fn start<P: Port, S: Port>(
         }
     }
     Ok(recording)
+}
+
+/// What an input or output error is, and what to do.
+fn io_problem(error: &std::io::Error) -> String {
+    let remedy = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there, or name another",
+        _ => "name a directory that can be made or is empty, and can be written",
+    };
+    format!("{error}; {remedy}")
 }
 
 /// The files that a configuration's models begin with, by job.
