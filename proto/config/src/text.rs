@@ -88,9 +88,22 @@ impl ConfigFile {
     }
 }
 
+/// A message of the TOML reader in one line, without the words of Rust.
 fn one_line(message: &str) -> String {
-    message.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+    let line = message.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+    let known = INTEGERS.iter().find_map(|(name, range)| Some((line.strip_suffix(name)?, range)));
+    known.map_or_else(|| line.clone(), |(start, range)| format!("{start}expected an integer {range}"))
 }
+
+/// How a message ends that expected an integer, and what its reader needs to know.
+const INTEGERS: [(&str, &str); 6] = [
+    ("expected u8", "from 0 to 255"),
+    ("expected u16", "from 0 to 65535"),
+    ("expected u32", "from 0 to 4294967295"),
+    ("expected u64", "from 0 up"),
+    ("expected usize", "from 0 up"),
+    ("expected i8", "from -128 to 127"),
+];
 
 /// Start of the deepest part of a path that the file has.
 fn offset_of(root: &DeTable<'_>, field: &str) -> usize {

@@ -33,6 +33,30 @@ fn mistakes_of_shape_name_line_and_field() {
 }
 
 #[test]
+fn an_integer_that_does_not_fit_is_told_its_range() {
+    for (from, to, expected) in [
+        (
+            "row = 7",
+            "row = 70000",
+            "n.toml:5: row[0].row: invalid value: integer `70000`, expected an integer from 0 to 65535",
+        ),
+        (
+            "job = 3",
+            "job = 3\nexponent = -200",
+            "n.toml:7: row[0].exponent: invalid value: integer `-200`, expected an integer from -128 to 127",
+        ),
+        (
+            "job = 3",
+            "job = \"x\"",
+            "n.toml:6: row[0].job: invalid type: string \"x\", expected an integer from 0 to 65535",
+        ),
+    ] {
+        let error = ConfigFile::new("n.toml", GOOD.replacen(from, to, 1)).read::<NodeConfig>();
+        assert_eq!(error.unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_placed_at_the_deepest_part_that_is_there() {
     let file = ConfigFile::new("n.toml", GOOD);
     for (field, line) in [
