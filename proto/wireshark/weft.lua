@@ -219,7 +219,8 @@ local ROWS = {
 for rank = 0, 63 do ROWS[0x8000 + rank] = string.format("direct updates of rank %d", rank) end
 -- Tables of keys (SPEC, "Keys"); names for the first of them, as many as anybody has.
 for table = 0, 63 do ROWS[ROW_KEYS + table] = string.format("keys of table %d", table) end
-fields["group.row"] = ProtoField.uint16("weft.group.row", "row", base.DEC, ROWS)
+-- Ordinary rows have no names, so ROWS cannot be the field's: those would be "Unknown".
+fields["group.row"] = ProtoField.uint16("weft.group.row", "row", base.DEC)
 fields["group.generation"] = ProtoField.uint16("weft.group.generation", "generation")
 fields["crc.status"] = ProtoField.uint8("weft.crc.status", "CRC status", base.DEC, CRC_STATUS)
 fields["members.count"] = ProtoField.uint8("weft.members.count", "members counted")
@@ -402,7 +403,9 @@ local function add_plain(tree, name, range, header)
     end
     local item = tree:add(fields[name], range)
     if name == "group" then
-        item:add(fields["group.row"], range(0, 2))
+        local row = item:add(fields["group.row"], range(0, 2))
+        local meaning = ROWS[range(0, 2):uint()]
+        if meaning then row:append_text(" (" .. meaning .. ")") end
         item:add(fields["group.generation"], range(2, 2))
     end
 end

@@ -336,6 +336,23 @@ fn every_field_of_every_vector_is_shown() {
 }
 
 #[test]
+fn a_row_is_shown_by_its_number_and_its_meaning_if_it_has_one() {
+    if !has_tshark() {
+        return;
+    }
+    let vectors = vectors::load().expect("the vectors load");
+    for (file, shown) in [
+        ("contrib-ipv4-crc.bin", "row: 7"),
+        ("keys-access.bin", "row: 36867 (keys of table 3)"),
+        ("ack-log.bin", "row: 65532 (decision log)"),
+    ] {
+        let vector = vectors.iter().find(|vector| vector.file == file).expect("a vector's name");
+        let tree = tshark("row", &[whole(&vector.bytes)], &["-V"]);
+        assert!(tree.lines().any(|line| line.trim() == shown), "{file}: {tree}");
+    }
+}
+
+#[test]
 fn notes_tell_retransmissions_refusals_and_congestion() {
     if !has_tshark() {
         return;
