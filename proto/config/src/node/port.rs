@@ -17,7 +17,8 @@ pub struct PortSection {
     /// sockets, CAP_NET_RAW), `dpdk`, or `switch` (the CPU port of the P4 switch of `[switch]`).
     pub io: Io,
     /// The device. `dpdk`: EAL's name for it, such as `net_af_packet0` or a PCI address; by default
-    /// the only one that EAL knows. `af_packet`: the interface. `udp` needs none.
+    /// the only one that EAL knows. `af_packet`: the interface, and the key may be `interface`.
+    /// `udp` needs none.
     #[serde(default, alias = "interface", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The box's IPv4 or IPv6 address with its prefix length, such as `10.0.0.1/24`. On `udp` the
