@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where the CPU time of a sum goes: `weft bench allreduce` under `perf record`, stage by stage.
 
-    testbed/bench/budget.py [--weft target/release/weft] [--workers 4] [--bytes 64M] [--mtu 1500]
+    testbed/bench/budget.py [--weft TARGET/release/weft] [--workers 4] [--bytes 64M] [--mtu 1500]
         [--rate-mbit 0] [--io udp_offload] [--rounds 3] [--iters 3]
 
 Samples of the workers (`weft`) and of the box (`weft-node`) are sorted into stages by the name of
@@ -13,8 +13,10 @@ namespaces). Output: Markdown; exit 1 if a sum was wrong or nothing was sampled.
 
 import argparse
 import json
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -68,9 +70,22 @@ def samples(data):
     return found
 
 
+def missing(weft):
+    """Ends with what is to be had first, if something is not there."""
+    if shutil.which(weft) is None:
+        sys.exit(f"budget: there is no program {weft}: `cargo build --release -p weft-testbed "
+                 "-p weft-node`, or name it with --weft")
+    if shutil.which("perf") is None:
+        sys.exit("budget: perf is not on PATH: on Debian it is in the package linux-perf")
+    if os.geteuid() != 0:
+        sys.exit("budget: needs root, for perf's samples of the kernel and a lab of namespaces")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--weft", default="target/release/weft")
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    parser.add_argument("--weft", default=f"{target}/release/weft",
+                        help="default: of CARGO_TARGET_DIR, or of target")
     parser.add_argument("--workers", default="4")
     parser.add_argument("--bytes", default="64M")
     parser.add_argument("--mtu", default="1500")
@@ -79,6 +94,7 @@ def main():
     parser.add_argument("--rounds", default="3")
     parser.add_argument("--iters", default="3", help="timed sums of a round")
     options = parser.parse_args()
+    missing(options.weft)
     only = {"udp": "weft", "udp_offload": "weft_offload",
             "udp_multicast": "weft_multicast", "af_packet": "weft_af_packet"}[options.io]
     with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +106,8 @@ def main():
         run = subprocess.run(["perf", "record", "-q", "-a", "-F", "5000", "-o", data, "--", *bench],
                              capture_output=True, text=True, check=False)
         if run.returncode != 0:
-            sys.exit(f"budget: {' '.join(bench)}: {run.stderr.strip()}")
+            reason = run.stderr.strip() or f"ended with status {run.returncode} and no word"
+            sys.exit(f"budget: {' '.join(bench)}: {reason}")
         row = json.loads(run.stdout)[0]
         found = samples(data)
     total_ms = {"weft": (row["cpu_s"] - row["cpu_box_s"]) * 1e3, "weft-node": row["cpu_box_s"] * 1e3}
