@@ -11,7 +11,9 @@ use super::bench_allreduce::{explain, of_lanes};
 use super::rows::{Rows, or_dash, reason};
 use super::{Exit, Format, Outcome};
 
+// What conflicts with --peers spares clap its requirement: it has to conflict with these, too.
 #[derive(Debug, Args)]
+#[group(conflicts_with_all = ["io", "worker_io", "element_type", "lab", "rate_mbit"])]
 pub(crate) struct PeerArgs {
     /// Rates of the workers' links, in each direction; 0: unshaped.
     #[arg(long, value_delimiter = ',', default_value = "100,1000,10000,0", requires = "peers")]
