@@ -344,7 +344,7 @@ fn a_row_is_shown_by_its_number_and_its_meaning_if_it_has_one() {
     for (file, shown) in [
         ("contrib-ipv4-crc.bin", "row: 7"),
         ("keys-access.bin", "row: 36867 (keys of table 3)"),
-        ("ack-log.bin", "row: 65532 (decision log)"),
+        ("status-log.bin", "row: 65532 (decision log)"),
     ] {
         let vector = vectors.iter().find(|vector| vector.file == file).expect("a vector's name");
         let tree = tshark("row", &[whole(&vector.bytes)], &["-V"]);
