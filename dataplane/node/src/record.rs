@@ -194,8 +194,7 @@ pub fn start<P: Port, S: Port>(
         fs::write(path.join(name), bytes).map_err(io_failed)
     };
     for (job, model) in models(&settings.config) {
-        let bytes =
-            fs::read(model).map_err(|error| failed(format!("reading {model}: {error}")))?;
+        let bytes = fs::read(model).map_err(|error| failed(format!("reading {model}: {error}")))?;
         keep(&model_name(job), &bytes)?;
         head.models.push(job);
     }
@@ -355,5 +354,17 @@ impl<'a> Notes<'a> {
         if let Some(recorder) = &mut self.0 {
             recorder.note(&entry());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_not_told_to_be_empty() {
+        let problem = |kind: ErrorKind| io_problem(&kind.into());
+        assert!(problem(ErrorKind::StorageFull).contains("make room"));
+        assert!(problem(ErrorKind::PermissionDenied).contains("can be written"));
     }
 }
