@@ -91,8 +91,12 @@ impl ConfigFile {
 /// A message of the TOML reader in one line, without the words of Rust.
 fn one_line(message: &str) -> String {
     let line = message.lines().map(str::trim).collect::<Vec<_>>().join("; ");
-    let known = INTEGERS.iter().find_map(|(name, range)| Some((line.strip_suffix(name)?, range)));
-    known.map_or_else(|| line.clone(), |(start, range)| format!("{start}expected an integer {range}"))
+    for (name, range) in INTEGERS {
+        if let Some(start) = line.strip_suffix(name) {
+            return format!("{start}expected an integer {range}");
+        }
+    }
+    line
 }
 
 /// How a message ends that expected an integer, and what its reader needs to know.
