@@ -44,6 +44,11 @@ pub struct TraceCounts {
     pub errors: u64,
 }
 
+/// Is told what the output of a capture says, and the bytes up to the last whole frame.
+pub trait Warn: FnOnce(&io::Error, u64) + Send {}
+
+impl<F: FnOnce(&io::Error, u64) + Send> Warn for F {}
+
 impl<P: Port, W: Write> Trace<P, W> {
     /// Wraps `port` and starts a capture. `clock_origin` is added to the caller's clock, to show
     /// dates: the Unix time of the clock's origin, or 0.
@@ -65,7 +70,7 @@ impl<P: Port, W: Write> Trace<P, W> {
                 counts: TraceCounts { bytes: HEADER_LEN, ..TraceCounts::default() },
                 bytes_max: u64::MAX,
                 has_failed: false,
-                warning: Warning(None),
+                warning: None,
             },
             clock_origin,
             staged: Vec::with_capacity(BURST_MAX * frame_len_max),
@@ -83,8 +88,8 @@ impl<P: Port, W: Write> Trace<P, W> {
     /// Has `warn` called when the output fails, once, with what it says and the bytes of the
     /// capture up to its last whole frame.
     #[must_use]
-    pub fn with_warning(mut self, warn: impl FnOnce(&io::Error, u64) + Send + 'static) -> Self {
-        self.log.warning = Warning(Some(Box::new(warn)));
+    pub fn with_warning(mut self, warn: impl Warn + 'static) -> Self {
+        self.log.warning = Some(Warning(Box::new(warn)));
         self
     }
 
@@ -166,11 +171,11 @@ struct Log<W: Write> {
     counts: TraceCounts,
     bytes_max: u64,
     has_failed: bool,
-    warning: Warning,
+    warning: Option<Warning>,
 }
 
 /// Who is told that the output has failed.
-struct Warning(Option<Box<dyn FnOnce(&io::Error, u64) + Send>>);
+struct Warning(Box<dyn Warn>);
 
 impl fmt::Debug for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,7 +217,7 @@ impl<W: Write> Log<W> {
         if let Err(error) = result {
             self.has_failed = true;
             self.counts.errors += whole(records).0 - frames;
-            if let Some(warn) = self.warning.0.take() {
+            if let Some(Warning(warn)) = self.warning.take() {
                 warn(&error, self.counts.bytes);
             }
         }

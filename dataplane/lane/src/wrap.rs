@@ -11,7 +11,7 @@ use weft_config::node::FaultsSection;
 use weft_io::bands::{BandCounts, Banded, BandsConfig, QUEUES};
 use weft_io::fault::{Fault, FaultConfig, FaultCounts, FaultRates};
 use weft_io::marks::JobMarks;
-use weft_io::trace::{Trace, TraceCounts};
+use weft_io::trace::{Trace, TraceCounts, Warn};
 use weft_io::{Burst, Port, PortInfo, PortStats};
 use weft_wire::Nanos;
 
@@ -22,7 +22,7 @@ pub struct Capture {
     /// The Unix time of the origin of the node's clock.
     pub clock_origin: Nanos,
     /// Is told once if the file takes no more: why, and the bytes up to the last whole frame.
-    pub warn: Box<dyn FnOnce(&io::Error, u64) + Send>,
+    pub warn: Box<dyn Warn>,
 }
 
 impl fmt::Debug for Capture {
