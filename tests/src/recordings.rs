@@ -23,6 +23,10 @@ use weft_wire::header::{ElementType, Header, Kind};
 use weft_wire::{JobId, MacAddr, Nanos, Rank};
 
 use crate::vectors;
+use boxes::{MEMORY, MULTICAST, ONE_MEMBER, TWO_JOBS, TWO_MEMBERS};
+
+mod boxes;
+mod hearing;
 
 /// A recording that can be made.
 #[derive(Debug)]
@@ -82,6 +86,22 @@ pub const ALL: &[Made] = &[
         guards: "the repair of: a job's token bucket paid for what shows nobody's cookie, or \
                  nobody did.",
         script: strangers,
+    },
+    Made {
+        name: "hearing",
+        config: MULTICAST,
+        what: "Two members LISTEN, one says DEAF and LISTENs again; then both in a next life.",
+        guards: "sums leave once while all hear them, and only then; the repair of: a capture of \
+                 this was replayed as if nobody listened.",
+        script: hearing::multicast,
+    },
+    Made {
+        name: "memory",
+        config: MEMORY,
+        what: "Two members in memory LISTEN; in the next life one of them is on a wire.",
+        guards: "datagrams through memory have no CRC, nor have sums while all members are there; \
+                 the repair of: a capture of this was replayed as if all were on a wire.",
+        script: hearing::memory,
     },
 ];
 
@@ -204,8 +224,13 @@ impl Rig {
 
     /// Forms a row's lease with members of these lives.
     fn form(&mut self, row: usize, lives: &[u64]) -> Vec<Member> {
-        let mut members: Vec<Member> =
-            (0..).zip(lives).map(|(rank, life)| self.member(row, rank, *life)).collect();
+        let members = (0..).zip(lives).map(|(rank, life)| self.member(row, rank, *life));
+        let members = members.collect();
+        self.form_of(members)
+    }
+
+    /// Forms the lease of these members.
+    fn form_of(&mut self, mut members: Vec<Member>) -> Vec<Member> {
         for member in &mut members {
             let hello = member.hello();
             self.tell(member, &hello);
@@ -222,11 +247,17 @@ impl Rig {
 
     /// A chunk of every member, which the last answers.
     fn round(&mut self, members: &[Member], chunk: u32) {
+        let answers = self.sum(members, chunk);
+        assert_eq!(answers.len(), members.len(), "the sum went to all");
+    }
+
+    /// A chunk of every member, and what came of the last contribution.
+    fn sum(&mut self, members: &[Member], chunk: u32) -> Vec<Vec<u8>> {
         let mut answers = Vec::new();
         for (member, rank) in members.iter().zip(1..) {
             answers = self.send(&contribution(member, chunk, rank));
         }
-        assert_eq!(answers.len(), members.len(), "the sum went to all");
+        answers
     }
 }
 
@@ -329,69 +360,3 @@ fn strangers(rig: &mut Rig) {
         rig.round(&members, chunk);
     }
 }
-
-const TWO_MEMBERS: &str = r#"
-[port]
-io = "udp"
-ip = "10.0.0.100/24"
-udp_port = 22341
-mac = "02:00:00:00:00:64"
-[[job]]
-id = 0
-[[row]]
-row = 0
-job = 0
-elements = 8
-window = 4
-exponent = -8
-members = [ { addr = "10.0.0.1:7000" }, { addr = "10.0.0.2:7000" } ]
-[strangers]
-rate_bytes_per_sec = 1000000
-burst_bytes = 4096
-"#;
-
-const TWO_JOBS: &str = r#"
-[port]
-io = "udp"
-ip = "10.0.0.100/24"
-udp_port = 22341
-mac = "02:00:00:00:00:64"
-[[job]]
-id = 0
-rate_bytes_per_sec = 100000
-burst_bytes = 64000
-[[job]]
-id = 1
-[[row]]
-row = 0
-job = 0
-elements = 8
-window = 4
-exponent = -8
-members = [ { addr = "10.0.0.1:7000" }, { addr = "10.0.0.2:7000" } ]
-[[row]]
-row = 1
-job = 1
-elements = 8
-window = 4
-exponent = -8
-members = [ { addr = "10.0.0.3:7000" }, { addr = "10.0.0.4:7000" } ]
-"#;
-
-const ONE_MEMBER: &str = r#"
-[port]
-io = "udp"
-ip = "10.0.0.100/24"
-udp_port = 22341
-mac = "02:00:00:00:00:64"
-[[job]]
-id = 0
-[[row]]
-row = 0
-job = 0
-element_type = "f32"
-sum_order = "rank"
-elements = 8
-window = 4
-members = [ { addr = "10.0.0.1:7000" } ]
-"#;

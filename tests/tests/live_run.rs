@@ -261,6 +261,10 @@ fn a_dead_worker_is_named_and_nothing_is_left() {
     assert_eq!(json["verdict"], "failed");
     let reasons = json["reasons"].to_string();
     assert!(reasons.contains("worker 2: ended without a word: signal: 9"), "{reasons}");
+    // Nothing was compared, and nobody came to its end to tell what it sent.
+    for key in ["accuracy", "model_identical", "model_sha256", "wrong_sums", "chunks_aggregated"] {
+        assert_eq!(json.get(key), Some(&Value::Null), "{key}");
+    }
     let failures: Vec<Value> =
         events(&directory).into_iter().filter(|event| event["event"] == "worker_failed").collect();
     assert_eq!(failures.len(), 4, "{failures:?}");

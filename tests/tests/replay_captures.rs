@@ -115,6 +115,45 @@ fn a_capture_replays_against_other_addresses_jobs_and_rows() {
     }
 }
 
+/// What a box sends once for all, it sends so again if it is told again that all hear it.
+#[test]
+fn a_capture_with_sums_for_all_members_at_once_replays() {
+    let ground = Ground::new();
+    let other = OTHER.replace("window = 8", "elements = 8\nwindow = 4").replace("-20", "-8");
+    let multicast = other.replace("udp_port", "multicast = \"239.1.2.0\"\nudp_port");
+    let shm = other.replace("udp_port", "shm = true\nudp_port");
+    for (name, config) in [("hearing", &multicast), ("memory", &shm)] {
+        let input = corpus(name).join("lane-0.pcapng");
+        let outcome = ground.against(&input, config).unwrap();
+        assert_eq!(outcome.first_differences, [], "{name}");
+        assert!(outcome.packets_out > 0 && outcome.unmapped == 0, "{name}: {outcome:?}");
+        // One that begins later: without what members say before the first sum.
+        let late = ground.file("late.pcap", after_the_handshakes(&input));
+        let outcome = ground.against(&late, config).unwrap();
+        assert_eq!(outcome.first_differences, [], "{name}, late");
+        assert_eq!(outcome.verdict, "pass");
+        // A box that has no such address, or no memory, cannot do it, and is told so.
+        let outcome = ground.against(&input, &other).unwrap();
+        assert!(outcome.differences > 0, "{name}");
+        let notes = outcome.notes.join("\n");
+        assert!(notes.contains("neither port.multicast nor port.shm"), "{name}: {notes}");
+        assert_eq!(notes.contains("has no port.shm"), name == "memory", "{notes}");
+    }
+}
+
+/// What came after the last handshake of a capture.
+fn after_the_handshakes(input: &Path) -> Vec<u8> {
+    let capture = Capture::load(input).unwrap();
+    let is_hello = |bytes: &[u8]| bytes[42] & 0xf == Kind::Hello as u8;
+    let packets: Vec<_> = capture.packets().collect();
+    let last = packets.iter().rposition(|packet| is_hello(packet.bytes)).unwrap();
+    let mut out = PcapWriter::new(Vec::new()).unwrap();
+    for packet in &packets[last + 1..] {
+        out.write(packet.at, packet.bytes).unwrap();
+    }
+    out.finish().unwrap()
+}
+
 #[test]
 fn microseconds_and_link_type_null_with_ethernet_inside_are_read() {
     let ground = Ground::new();

@@ -21,7 +21,7 @@ use weft_wire::{MacAddr, Nanos};
 
 pub use self::capture::{CAPTURE_LEN_MAX, Capture, Packet, PcapError};
 pub use self::writer::PcapWriter;
-pub(crate) use self::writer::{HEADER_LEN, RECORD_LEN};
+pub(crate) use self::writer::{HEADER_LEN, RECORD_LEN, record_len};
 use crate::pool::{Pool, PoolFrame};
 use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
 

@@ -2,10 +2,13 @@
 //!
 //! Nanosecond pcap with times from `now`, so a run in virtual time gives the same bytes each time
 //! (I10). Inside a `Fault` it shows the wire, outside what the engine met. A refused frame is
-//! written when it leaves, once. Nothing allocates per burst if the writer does not; a writer that
-//! fails never disturbs the port ([`TraceCounts::errors`]). A capture with a largest size holds
-//! what came until the first frame without room, and nothing after it ([`TraceCounts::cut`]).
+//! written when it leaves, once. Nothing allocates per burst if the output does not. A burst's
+//! frames go to the output together, and count once they are there. An output that fails never
+//! disturbs the port: the capture ends there, which is said once, and what came after it counts as
+//! missing ([`TraceCounts::errors`]). A capture with a largest size holds what came until the first
+//! frame without room, and nothing after it ([`TraceCounts::cut`]).
 
+use std::fmt;
 use std::io::{self, Write};
 
 use arrayvec::ArrayVec;
@@ -13,7 +16,7 @@ use weft_wire::Nanos;
 use weft_wire::frame::ETHERNET_LEN;
 
 use crate::forward_port;
-use crate::pcap::{HEADER_LEN, PcapWriter, RECORD_LEN};
+use crate::pcap::{HEADER_LEN, PcapWriter, RECORD_LEN, record_len};
 use crate::port::{BURST_MAX, Burst, Port};
 
 /// A port with a capture of its frames.
@@ -30,16 +33,21 @@ pub struct Trace<P: Port, W: Write> {
 /// What a capture holds, and what it lacks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TraceCounts {
-    /// Frames written.
+    /// Whole frames that the output took.
     pub frames: u64,
-    /// Bytes of the capture.
+    /// Bytes of the capture up to the last of them.
     pub bytes: u64,
     /// Frames that came when there was no room any more.
     pub cut: u64,
-    /// Frames that are missing because the output failed or the frame was longer than the port's
-    /// MTU allows.
+    /// Frames that are missing because the output failed then or before, or the frame was longer
+    /// than the port's MTU allows.
     pub errors: u64,
 }
+
+/// Is told what the output of a capture says, and the bytes up to the last whole frame.
+pub trait Warn: FnOnce(&io::Error, u64) + Send {}
+
+impl<F: FnOnce(&io::Error, u64) + Send> Warn for F {}
 
 impl<P: Port, W: Write> Trace<P, W> {
     /// Wraps `port` and starts a capture. `clock_origin` is added to the caller's clock, to show
@@ -47,14 +55,22 @@ impl<P: Port, W: Write> Trace<P, W> {
     ///
     /// # Errors
     /// What `output` says to the file header.
-    pub fn new(port: P, output: W, clock_origin: Nanos) -> io::Result<Self> {
+    pub fn new(port: P, mut output: W, clock_origin: Nanos) -> io::Result<Self> {
         let frame_len_max = port.info().mtu + ETHERNET_LEN;
+        let burst_len_max = BURST_MAX * (RECORD_LEN + frame_len_max);
+        let mut burst = PcapWriter::new(Vec::with_capacity(burst_len_max))?;
+        output.write_all(burst.output_mut())?;
+        output.flush()?;
+        burst.output_mut().clear();
         Ok(Self {
             port,
             log: Log {
-                writer: PcapWriter::new(output)?,
+                output,
+                burst,
                 counts: TraceCounts { bytes: HEADER_LEN, ..TraceCounts::default() },
                 bytes_max: u64::MAX,
+                has_failed: false,
+                warning: None,
             },
             clock_origin,
             staged: Vec::with_capacity(BURST_MAX * frame_len_max),
@@ -66,6 +82,14 @@ impl<P: Port, W: Write> Trace<P, W> {
     #[must_use]
     pub fn with_bytes_max(mut self, bytes_max: u64) -> Self {
         self.log.bytes_max = bytes_max;
+        self
+    }
+
+    /// Has `warn` called when the output fails, once, with what it says and the bytes of the
+    /// capture up to its last whole frame.
+    #[must_use]
+    pub fn with_warning(mut self, warn: impl Warn + 'static) -> Self {
+        self.log.warning = Some(Warning(Box::new(warn)));
         self
     }
 
@@ -85,7 +109,9 @@ impl<P: Port, W: Write> Trace<P, W> {
     /// # Errors
     /// What the output says.
     pub fn finish(self) -> io::Result<(P, W)> {
-        Ok((self.port, self.log.writer.finish()?))
+        let Log { mut output, .. } = self.log;
+        output.flush()?;
+        Ok((self.port, output))
     }
 }
 
@@ -99,6 +125,7 @@ impl<P: Port, W: Write> Port for Trace<P, W> {
         for frame in &rx[before..] {
             self.log.note(at, Some(frame.as_ref()));
         }
+        self.log.write_out();
         count
     }
 
@@ -127,6 +154,7 @@ impl<P: Port, W: Write> Port for Trace<P, W> {
             }
             self.log.note(at, offer.whole.then(|| &self.staged[offer.start..offer.end]));
         }
+        self.log.write_out();
         count
     }
 
@@ -137,29 +165,94 @@ impl<P: Port, W: Write> Port for Trace<P, W> {
 /// The capture and what is in it.
 #[derive(Debug)]
 struct Log<W: Write> {
-    writer: PcapWriter<W>,
+    output: W,
+    /// Records on their way to it: those of one burst.
+    burst: PcapWriter<Vec<u8>>,
     counts: TraceCounts,
     bytes_max: u64,
+    has_failed: bool,
+    warning: Option<Warning>,
+}
+
+/// Who is told that the output has failed.
+struct Warning(Box<dyn Warn>);
+
+impl fmt::Debug for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Warning").finish_non_exhaustive()
+    }
 }
 
 impl<W: Write> Log<W> {
     /// Takes in a frame; `None` for one that could not be kept whole.
     fn note(&mut self, at: Nanos, frame: Option<&[u8]>) {
         let counts = &mut self.counts;
-        let len = frame.map_or(0, |frame| RECORD_LEN + frame.len() as u64);
+        if self.has_failed {
+            counts.errors += 1;
+            return;
+        }
+        let len = frame.map_or(0, |frame| (RECORD_LEN + frame.len()) as u64);
+        let bytes = counts.bytes + self.burst.output_mut().len() as u64;
         // After the first that is left out there is none, short as it may be.
-        if counts.cut > 0 || counts.bytes.saturating_add(len) > self.bytes_max {
+        if counts.cut > 0 || bytes.saturating_add(len) > self.bytes_max {
             counts.cut += 1;
             return;
         }
-        match frame.map(|frame| self.writer.write(at, frame)) {
-            Some(Ok(())) => {
-                counts.frames += 1;
-                counts.bytes += len;
-            }
+        match frame.map(|frame| self.burst.write(at, frame)) {
+            Some(Ok(())) => {}
             Some(Err(_)) | None => counts.errors += 1,
         }
     }
+
+    /// Writes the burst, and counts what of it is in the output.
+    fn write_out(&mut self) {
+        let records = self.burst.output_mut();
+        if records.is_empty() {
+            return;
+        }
+        let (written, result) = write_counted(&mut self.output, records);
+        let (frames, bytes) = whole(&records[..written]);
+        self.counts.frames += frames;
+        self.counts.bytes += bytes;
+        if let Err(error) = result {
+            self.has_failed = true;
+            self.counts.errors += whole(records).0 - frames;
+            if let Some(Warning(warn)) = self.warning.take() {
+                warn(&error, self.counts.bytes);
+            }
+        }
+        records.clear();
+    }
+}
+
+/// Writes all of it, and says how much of it was taken.
+fn write_counted(output: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while written < bytes.len() {
+        match output.write(&bytes[written..]) {
+            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+            Ok(len) => written += len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written, Err(error)),
+        }
+    }
+    match output.flush() {
+        Ok(()) => (written, Ok(())),
+        // What it buffers may be anywhere.
+        Err(error) => (0, Err(error)),
+    }
+}
+
+/// The records that are whole, and their bytes.
+fn whole(records: &[u8]) -> (u64, u64) {
+    let (mut frames, mut bytes) = (0, 0);
+    let mut rest = records;
+    while let Some(len) = record_len(rest).filter(|len| *len <= rest.len()) {
+        rest = &rest[len..];
+        frames += 1;
+        bytes += len as u64;
+    }
+    (frames, bytes)
 }
 
 /// A frame that the port may or may not take.

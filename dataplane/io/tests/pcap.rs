@@ -3,6 +3,8 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 use common::{chunk_of, contribution, datagram, route, scratch, skip};
 use etherparse::PacketBuilder;
@@ -298,30 +300,69 @@ fn a_trace_shows_what_left_and_what_came_once_each() {
     assert_eq!(seen, expected);
 }
 
+/// A disk with so much room, which is read by who holds the other end.
+#[derive(Clone)]
+struct Disk {
+    content: Arc<Mutex<Vec<u8>>>,
+    room: Arc<AtomicUsize>,
+}
+
+impl Disk {
+    fn new(room: usize) -> Self {
+        Self { content: Arc::default(), room: Arc::new(room.into()) }
+    }
+}
+
+impl std::io::Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut content = self.content.lock().expect("nobody panicked");
+        let room = self.room.load(Ordering::Relaxed).saturating_sub(content.len());
+        let len = bytes.len().min(room);
+        content.extend_from_slice(&bytes[..len]);
+        if len == 0 { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(len) }
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[test]
-fn a_writer_that_fails_does_not_disturb_the_port() {
-    struct Full(usize);
-    impl std::io::Write for Full {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+fn a_full_disk_is_said_once_and_counted_and_does_not_disturb_the_port() {
     let (left, mut right) = link(64, 1500, ["left", "right"]);
-    let mut traced = Trace::new(left, Full(1000), Nanos(0)).expect("room for the header");
-    let mut tx = Burst::new();
-    for chunk in 0..10 {
-        tx.push(datagram(&mut traced, &route(), &contribution(chunk, 1)));
-    }
-    assert_eq!(traced.tx_burst(Nanos(0), &mut tx), 10);
-    let mut rx = Burst::new();
-    assert_eq!(right.rx_burst(Nanos(0), &mut rx), 10);
-    let counts = traced.counts();
-    assert!(counts.errors > 0);
-    assert_eq!(counts.frames + counts.errors, 10);
+    let disk = Disk::new(1000);
+    let (said, heard) = mpsc::channel();
+    let traced = Trace::new(left, disk.clone(), Nanos(0)).expect("room for the header");
+    let mut traced = traced.with_warning(move |error, bytes| {
+        said.send((error.kind(), bytes)).expect("the test is there");
+    });
+    let mut sent = 0;
+    let mut send = |traced: &mut Trace<_, Disk>| {
+        let mut tx = Burst::new();
+        for chunk in sent..sent + 10 {
+            tx.push(datagram(traced, &route(), &contribution(chunk, 1)));
+        }
+        sent += 10;
+        assert_eq!(traced.tx_burst(Nanos(0), &mut tx), 10);
+        let mut rx = Burst::new();
+        assert_eq!(right.rx_burst(Nanos(0), &mut rx), 10);
+        traced.counts()
+    };
+    let counts = send(&mut traced);
+    let content = disk.content.lock().expect("nobody panicked").clone();
+    assert_eq!(content.len(), 1000, "what has room is written");
+    // What is whole counts, and nothing else does.
+    let record = u64::from(u32::from_le_bytes(content[32..36].try_into().expect("four"))) + 16;
+    assert_eq!(counts.frames, (1000 - 24) / record);
+    assert_eq!(counts.bytes, 24 + counts.frames * record);
+    assert_eq!((counts.errors, counts.cut), (10 - counts.frames, 0));
+    assert_eq!(heard.try_recv(), Ok((std::io::ErrorKind::StorageFull, counts.bytes)));
+    // Whatever becomes free, there is no gap in a capture.
+    disk.room.store(1 << 20, Ordering::Relaxed);
+    let later = send(&mut traced);
+    assert_eq!((later.frames, later.bytes), (counts.frames, counts.bytes));
+    assert_eq!((later.errors, later.cut), (20 - counts.frames, 0));
+    assert_eq!(disk.content.lock().expect("nobody panicked").len(), 1000);
+    assert!(heard.try_recv().is_err(), "it was said once");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use weft_io::Port;
 use weft_io::bands::BandsConfig;
 use weft_io::record::Recorded;
 use weft_kernel::Kernels;
-use weft_wire::{MacAddr, Nanos};
+use weft_wire::MacAddr;
 
 use crate::wrap::{Capture, Wrapped, fault_config};
 use crate::{Homes, LanePort, Relay, Ring, Settings, SteeredPort, steer};
@@ -70,22 +70,17 @@ impl Settings {
         self.config.controller.is_some() && (jobs, leases, pushes) != (0, 0, 0)
     }
 
-    /// Puts `[faults]`, and the capture that `[trace]` asks for, around a port. The capture goes to
-    /// an open file; its clock begins at this Unix time.
+    /// Puts `[faults]`, and the capture that `[trace]` asks for, around a port.
     ///
     /// # Errors
     /// If the capture cannot be begun.
-    pub fn wrap<P: Port>(
-        &self,
-        port: P,
-        capture: Option<(Capture, Nanos)>,
-    ) -> std::io::Result<Wrapped<P>> {
+    pub fn wrap<P: Port>(&self, port: P, capture: Option<Capture>) -> std::io::Result<Wrapped<P>> {
         let faults = self.config.faults.as_ref().map(fault_config);
-        let (Some(trace), Some((output, origin))) = (&self.config.trace, capture) else {
+        let (Some(trace), Some(capture)) = (&self.config.trace, capture) else {
             return Ok(self.marked(Wrapped::without_capture(port, faults.as_ref())));
         };
         let bytes_max = trace.size_max_mib << 20;
-        let wrapped = Wrapped::with_capture(port, faults.as_ref(), output, bytes_max, origin)?;
+        let wrapped = Wrapped::with_capture(port, faults.as_ref(), capture, bytes_max)?;
         Ok(self.marked(wrapped))
     }
 

@@ -2,20 +2,34 @@
 //! outside of it, and outside of both the labels of jobs. One type for all combinations, so that a
 //! lane is compiled once per port.
 
+use std::fmt;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io;
 use std::sync::Arc;
 
 use weft_config::node::FaultsSection;
 use weft_io::bands::{BandCounts, Banded, BandsConfig, QUEUES};
 use weft_io::fault::{Fault, FaultConfig, FaultCounts, FaultRates};
 use weft_io::marks::JobMarks;
-use weft_io::trace::{Trace, TraceCounts};
+use weft_io::trace::{Trace, TraceCounts, Warn};
 use weft_io::{Burst, Port, PortInfo, PortStats};
 use weft_wire::Nanos;
 
 /// Where a capture goes.
-pub type Capture = BufWriter<File>;
+pub struct Capture {
+    /// An empty file.
+    pub output: File,
+    /// The Unix time of the origin of the node's clock.
+    pub clock_origin: Nanos,
+    /// Is told once if the file takes no more: why, and the bytes up to the last whole frame.
+    pub warn: Box<dyn Warn>,
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture").field("output", &self.output).finish_non_exhaustive()
+    }
+}
 
 /// What `[faults]` means.
 pub(crate) fn fault_config(section: &FaultsSection) -> FaultConfig {
@@ -58,11 +72,11 @@ enum Chain<P: Port> {
     /// As it is.
     Plain(P),
     /// With a capture.
-    Traced(Trace<P, Capture>),
+    Traced(Trace<P, File>),
     /// With faults.
     Faulty(Fault<P>),
     /// With faults, and a capture of the wire behind them.
-    Both(Fault<Trace<P, Capture>>),
+    Both(Fault<Trace<P, File>>),
 }
 
 impl<P: Port> Wrapped<P> {
@@ -112,19 +126,19 @@ impl<P: Port> Wrapped<P> {
         self
     }
 
-    /// Wraps `port` and captures into `output`, at most `bytes_max`. `clock_origin` is the Unix
-    /// time of the origin of the node's clock.
+    /// Wraps `port` and captures at most `bytes_max`.
     ///
     /// # Errors
     /// If the capture cannot be begun.
     pub fn with_capture(
         port: P,
         faults: Option<&FaultConfig>,
-        output: Capture,
+        capture: Capture,
         bytes_max: u64,
-        clock_origin: Nanos,
-    ) -> std::io::Result<Self> {
-        let traced = Trace::new(port, output, clock_origin)?.with_bytes_max(bytes_max);
+    ) -> io::Result<Self> {
+        let Capture { output, clock_origin, warn } = capture;
+        let traced = Trace::new(port, output, clock_origin)?;
+        let traced = traced.with_bytes_max(bytes_max).with_warning(warn);
         Ok(Self::of(match faults {
             None => Chain::Traced(traced),
             Some(faults) => Chain::Both(Fault::new(traced, faults)),
@@ -152,8 +166,8 @@ impl<P: Port> Wrapped<P> {
     }
 }
 
-impl<P: Port> std::fmt::Debug for Wrapped<P> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<P: Port> fmt::Debug for Wrapped<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wrapped").field("port", &self.info()).finish_non_exhaustive()
     }
 }

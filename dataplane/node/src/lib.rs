@@ -43,3 +43,4 @@ mod shm;
 pub mod stats;
 mod switch;
 mod tally;
+mod trace;

@@ -3,8 +3,6 @@
 //! Lane 0 runs on the calling thread, each further lane on its own. Whatever can fail fails before
 //! the ready line; afterwards a node ends only when it is told to or its port closes.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, mpsc};
@@ -22,7 +20,7 @@ use weft_io::pool::Pool;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Port, PortInfo};
 use weft_kernel::Kernels;
-use weft_lane::{AggregatorLane, Keyed, LanePort, RelayPort, RoleLane, Settings, Wrapped, buffers};
+use weft_lane::{AggregatorLane, Keyed, LanePort, RelayPort, RoleLane, Settings, buffers};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 use weft_wire::{JobId, Nanos};
 
@@ -384,18 +382,8 @@ impl Node<'_> {
         lane::run(&mut lane, 0, host, self.shared, &mut ())
     }
 
-    /// Puts `[trace]` and `[faults]` around a port.
-    pub(crate) fn wrap<P: Port>(&self, port: P) -> Result<Wrapped<P>, NodeError> {
-        let Some(trace) = &self.settings.config.trace else {
-            return Ok(self.settings.wrap(port, None).expect("nothing is written"));
-        };
-        let failed = |source| NodeError::Capture { path: trace.pcap.clone().into(), source };
-        let output = File::create(&trace.pcap).map(BufWriter::new).map_err(failed)?;
-        self.settings.wrap(port, Some((output, self.clock_origin()))).map_err(failed)
-    }
-
     /// The Unix time of the origin of the node's clock.
-    fn clock_origin(&self) -> Nanos {
+    pub(crate) fn clock_origin(&self) -> Nanos {
         #[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let origin = unix.saturating_sub(self.shared.start.elapsed()).as_nanos();

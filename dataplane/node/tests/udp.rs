@@ -6,7 +6,7 @@ mod member;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
@@ -343,7 +343,7 @@ fn what_this_machine_lacks_is_one_line_and_status_3() {
 
     let eal = weft_node(&setup("eal", 1, |_| ()).file, &[]).get_program().to_owned();
     let setup = setup("eal-args", 1, |_| ());
-    let output = std::process::Command::new(eal)
+    let output = Command::new(eal)
         .args(["-l", "0", "--", "--config"])
         .arg(setup.file.path())
         .output()
@@ -417,6 +417,43 @@ fn faults_and_trace_wrap_the_port() {
     assert_eq!(&capture[..4], &[0x4d, 0x3c, 0xb2, 0xa1], "nanoseconds, little-endian");
     // Three HELLOs of 14 + 20 + 8 + 32 + 72 bytes, each behind a record header of 16.
     assert_eq!(capture.len(), 24 + 3 * (16 + 146));
+}
+
+/// A file that may not grow is a disk that is full.
+#[test]
+fn a_capture_whose_disk_is_full_is_said_once_and_ends_with_a_whole_frame() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pcap = directory.path().join("full.pcap");
+    let metrics = SocketAddr::from(([127, 0, 0, 1], free_ports(1)));
+    let setup = setup("full", 1, |config| {
+        config.trace = Some(TraceSection::new(pcap.display().to_string()));
+        config.node.metrics = Some(metrics);
+    });
+    let node = weft_node(&setup.file, &["--format", "json"]);
+    let limited = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", limited]).arg(node.get_program()).args(node.get_args());
+    let node = Running::start(&mut shell);
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let begun = Instant::now();
+    let missing = |body: &str| {
+        let line = body.lines().find_map(|line| line.strip_prefix("weft_capture_errors_total "));
+        line.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0)
+    };
+    while missing(&get(metrics, "/metrics")) < 5 {
+        assert!(begun.elapsed() < PATIENCE, "{}", get(metrics, "/metrics"));
+        stranger.send_to(&[0; 100], setup.node).expect("it is sent");
+    }
+    let ended = node.end(Signal::SIGINT);
+    let said: Vec<_> = ended.stderr.iter().filter(|line| line.contains("full.pcap")).collect();
+    assert_eq!(said.len(), 1, "{:?}", ended.stderr);
+    assert!(said[0].contains("ends here") && said[0].contains("trace.pcap"), "{said:?}");
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
+    let frames = report["trace"]["frames"].as_u64().expect("a number");
+    let capture = std::fs::read(&pcap).expect("the capture is there");
+    assert!(frames > 0, "the first have room");
+    assert_eq!(capture.len() as u64, 24 + frames * (16 + 142), "whole frames, all of them counted");
+    assert_eq!(report["trace"]["bytes"], capture.len());
 }
 
 #[test]

@@ -178,17 +178,17 @@ const PICTURE: &str = "pauses.svg";
 fn words(ran: &Ran) -> String {
     let widths: Vec<String> = ran.widths.iter().map(u32::to_string).collect();
     let mut text = format!(
-        "{}: {}, {} rounds with {} workers, accuracy {:.3}\n",
+        "{}: {}, {} rounds with {} workers, accuracy {}\n",
         ran.name,
         ran.verdict.for_people(),
         ran.rounds,
         widths.join(", then "),
-        ran.accuracy,
+        ran.accuracy.map_or_else(|| "unknown".to_owned(), |share| format!("{share:.3}")),
     );
-    let is_identical = match (ran.model_identical, ran.model_sha256.as_slice()) {
-        (true, _) => "model identical to",
-        (false, []) => "no model to hold against",
-        (false, _) => "model DIFFERENT from",
+    let is_identical = match ran.model_identical {
+        Some(true) => "model identical to",
+        Some(false) => "model DIFFERENT from",
+        None => "model not compared with",
     };
     text += &format!(
         "{is_identical} a reference in one process that switches width and rate at the same \

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `survey` | finds out from the frames who is who (pure) |
 //! | `mapping` | rewrites frames for this box, and back |
+//! | `hearing` | has our members say whether they hear the multicast address |
 //! | `judge` | compares what came out, and writes it |
 //!
 //! Has the engine meet the frames of the capture, and handshakes of our own in between.
@@ -14,13 +15,15 @@
 //! capture has them. The box is who most contributions go to. A handshake cannot be repeated, for
 //! tokens are secret: that of the capture is left out, and each generation of a row that the
 //! capture has is formed anew by members of our own ([`Member`]), who hold the steps that the
-//! capture's JOINs hold. Where the capture has WELCOMEs, frames with a cookie of none of them are
+//! capture's JOINs hold, speak from memory where those do, and say whether they hear the multicast
+//! address when those do. Where the capture has WELCOMEs, frames with a cookie of none of them are
 //! strangers' here too. Then job, row, group, cookie and addresses of a frame are rewritten, and
 //! its CRC or checksum; of what comes out they are mapped back. A CRC that was wrong stays wrong.
 //!
 //! What is compared: what the box sent to each member, in order, without the handshake. What the
 //! two boxes' network stacks decide differs by nature and is left out ([`OUTER`]).
 
+mod hearing;
 mod judge;
 mod mapping;
 mod survey;
@@ -38,7 +41,7 @@ use weft_io::pcap::{Capture, Packet as Captured};
 use weft_kernel::Kernels;
 use weft_lane::{LanePort, RoleLane, Settings};
 use weft_node::stats::{LaneSnapshot, Report};
-use weft_wire::frame::Endpoint;
+use weft_wire::frame::{Endpoint, Udp};
 use weft_wire::header::{Kind, Packet};
 use weft_wire::hello::{Hello, Phase};
 use weft_wire::{GroupId, MacAddr, Nanos, Rank};
@@ -49,7 +52,7 @@ use super::options::{Options, Outcome, Speed};
 use super::play::alone;
 use super::port::{Script, ScriptPort};
 
-use mapping::{Formed, Row};
+use mapping::{Formed, Join, Row};
 use survey::{Survey, open};
 
 /// Fields that network stacks decide.
@@ -252,13 +255,13 @@ impl<'a> Foreign<'a> {
     fn take(&mut self, now: Nanos, packet: &Captured<'_>) {
         let opened = open(packet).filter(|(udp, _)| udp.target == self.target.addr);
         let Some((udp, weft)) = opened else { return self.unmapped(packet) };
-        if weft.kind() == Some(Kind::Hello) {
-            self.handshakes += 1;
-            return self.note_join(&weft);
-        }
         let known = self.survey.ranks.get(&udp.source).map(|(rank, _)| *rank);
         let rank =
             self.map.get(&udp.source.ip()).copied().or(known).or_else(|| weft.members().single());
+        if weft.kind() == Some(Kind::Hello) {
+            self.handshakes += 1;
+            return rank.map_or((), |rank| self.take_hello(now, &udp, &weft, rank));
+        }
         let frame = rank.and_then(|rank| self.translate(now, packet.bytes, &udp, &weft, rank));
         match frame {
             Some(frame) => self.meet(now, frame),
@@ -266,15 +269,20 @@ impl<'a> Foreign<'a> {
         }
     }
 
-    /// Keeps what a JOIN says of the steps that its sender holds.
-    fn note_join(&mut self, weft: &Packet<&[u8]>) {
+    /// What a handshake says that ours cannot know: the steps that its sender holds, where it is,
+    /// and whether it hears the multicast address.
+    fn take_hello(&mut self, now: Nanos, udp: &Udp, weft: &Packet<&[u8]>, rank: Rank) {
         let Ok((hello, bitmap)) = Hello::parse(weft.payload()) else { return };
-        let rank = weft.members().single().filter(|_| hello.phase == Phase::Join);
-        let row = rank.and_then(|_| self.row(weft));
-        if let (Some(rank), Some(row)) = (rank, row)
-            && let Some(join) = self.rows[row].joins.get_mut(rank.index())
-        {
-            *join = Some((hello, bitmap.to_vec()));
+        match hello.phase {
+            Phase::Join => {
+                let Some(row) = self.row(weft) else { return };
+                let join = Join { hello, bitmap: bitmap.to_vec(), mac: udp.source_mac };
+                if let Some(last) = self.rows[row].joins.get_mut(rank.index()) {
+                    *last = Some(join);
+                }
+            }
+            Phase::Listen | Phase::Deaf => self.pass_on(now, weft, &hello, rank),
+            _ => {}
         }
     }
 
@@ -300,9 +308,11 @@ impl<'a> Foreign<'a> {
         let count = self.rows[row].members.len();
         for rank in 0..count {
             self.lives += 1;
-            let life = self.lives;
-            self.rows[row].members[rank].begin(life);
-            let hello = self.rows[row].members[rank].hello();
+            let (life, mac) = (self.lives, self.mac_of(row, rank));
+            let member = &mut self.rows[row].members[rank];
+            member.begin(life);
+            member.move_to(mac);
+            let hello = member.hello();
             self.shake(now, row, hello);
         }
         // The last one to join is welcome; the others hear it when they ask again.
@@ -312,13 +322,14 @@ impl<'a> Foreign<'a> {
                 self.shake(now, row, join);
             }
         }
-        let row = &mut self.rows[row];
-        let terms = row.members.iter().map(Member::terms).collect::<Option<Vec<_>>>();
+        let formed = &mut self.rows[row];
+        let terms = formed.members.iter().map(Member::terms).collect::<Option<Vec<_>>>();
         let Some(terms) = terms.filter(|terms| !terms.is_empty()) else { return };
         let ours = terms[0].1;
         let cookies_up = terms.into_iter().map(|(cookie, _)| cookie).collect();
-        let (session, cookie_down) = (row.members[0].session(), row.members[0].cookie_down());
-        row.formed.push(Formed { theirs, ours, cookies_up, cookie_down, session });
+        let (session, cookie_down) = (formed.members[0].session(), formed.members[0].cookie_down());
+        formed.formed.push(Formed { theirs, ours, cookies_up, cookie_down, session });
+        self.listen_of_old(now, row, theirs);
     }
 
     /// A member's JOIN, which holds what its namesake's in the capture does.
@@ -326,7 +337,7 @@ impl<'a> Foreign<'a> {
         let row = &self.rows[row];
         let member = &row.members[rank];
         match &row.joins[rank] {
-            Some((hello, bitmap)) if hello.session != 0 => {
+            Some(Join { hello, bitmap, .. }) if hello.session != 0 => {
                 let is_it = |formed: &&Formed| {
                     let key = (row.job, formed.theirs.0);
                     self.survey.welcomed.get(&key) == Some(&hello.session)

@@ -5,8 +5,8 @@
 use weft_kernel::crc32c;
 use weft_wire::frame::{Encap, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
-use weft_wire::hello::{Hello, Phase};
-use weft_wire::{ChunkIndex, Cookie, Epoch, GroupId, JobId, Rank};
+use weft_wire::hello::{Hello, Integrity, Phase};
+use weft_wire::{ChunkIndex, Cookie, Epoch, GroupId, JobId, MacAddr, Rank};
 
 /// A member and what its box has told it.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Member {
     cookie_down: Cookie,
     group: Option<GroupId>,
     has_checksum: bool,
+    /// Told to send its datagrams without a CRC.
+    is_bare: bool,
 }
 
 impl Member {
@@ -49,6 +51,7 @@ impl Member {
             cookie_down: Cookie::default(),
             group: None,
             has_checksum: false,
+            is_bare: false,
         })
     }
 
@@ -62,6 +65,19 @@ impl Member {
     /// Begins a new life.
     pub fn begin(&mut self, life: u64) {
         (self.life, self.token, self.group) = (life, 0, None);
+    }
+
+    /// Speaks from this Ethernet address from now on.
+    pub fn move_to(&mut self, mac: MacAddr) {
+        let own = Endpoint { mac, ..self.encap.source() };
+        // The two ends stay of one family.
+        self.encap = Encap::new(own, self.encap.target()).unwrap_or(self.encap);
+    }
+
+    /// True once the box has told it to send its datagrams without a CRC.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.is_bare
     }
 
     /// What its frames carry, once it was welcome: the cookie and the group.
@@ -106,18 +122,24 @@ impl Member {
     /// A CLOSE.
     #[must_use]
     pub fn close(&self) -> Vec<u8> {
-        let (life, epoch, cookie_up) = (self.life, self.epoch, self.cookie_up);
-        self.handshake(Hello { life, epoch, cookie_up, ..Hello::new(Phase::Close) })
+        self.word(Phase::Close)
     }
 
-    /// A datagram with this header and payload; the CRC is the header's, unless it is 0 and the
-    /// member has none of UDP's.
+    /// A word of a member that was welcome: CLOSE, LISTEN or DEAF.
+    #[must_use]
+    pub fn word(&self, phase: Phase) -> Vec<u8> {
+        let (life, epoch, cookie_up) = (self.life, self.epoch, self.cookie_up);
+        self.handshake(Hello { life, epoch, cookie_up, ..Hello::new(phase) })
+    }
+
+    /// A datagram with this header and payload; with a CRC, unless the member has UDP's checksum or
+    /// was told to do without.
     #[must_use]
     pub fn frame(&self, header: &Header, payload: &[u8]) -> Vec<u8> {
         let mut datagram = vec![0; HEADER_LEN + payload.len()];
         datagram[HEADER_LEN..].copy_from_slice(payload);
         header.emit(&mut Packet::new_unchecked(&mut datagram[..]));
-        self.datagram(&mut datagram, !self.has_checksum)
+        self.datagram(&mut datagram, !self.has_checksum && !self.is_bare)
     }
 
     /// A contribution of elements in network order.
@@ -201,6 +223,7 @@ impl Member {
             Phase::Welcome => {
                 (self.epoch, self.session) = (hello.epoch, hello.session);
                 (self.cookie_up, self.cookie_down) = (hello.cookie_up, hello.cookie_down);
+                self.is_bare = hello.integrity == Integrity::None;
                 self.group = Some(packet.group());
             }
             _ => {}

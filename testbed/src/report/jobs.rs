@@ -74,18 +74,19 @@ pub struct JobRow {
     pub barrier_waits: u64,
     /// Times that it got another band.
     pub band_changes: u64,
-    /// Whether its final model has the reference's bits.
-    pub model_identical: bool,
+    /// Whether its final model has the reference's bits; null where nothing could be compared.
+    pub model_identical: Option<bool>,
     /// SHA-256 of that.
-    pub model_sha256: String,
-    /// Share of held-out images that it labels correctly.
-    pub accuracy: f64,
-    /// Chunks whose sum came from an aggregator.
-    pub chunks_aggregated: u64,
+    pub model_sha256: Option<String>,
+    /// Share of held-out images that it labels correctly; null where no model came to its end.
+    pub accuracy: Option<f64>,
+    /// Chunks whose sum came from an aggregator; null where no worker came to its end to say so, as
+    /// in the next two.
+    pub chunks_aggregated: Option<u64>,
     /// Chunks that were sent past the aggregators.
-    pub chunks_direct: u64,
+    pub chunks_direct: Option<u64>,
     /// Contributions that were sent again.
-    pub retransmissions: u64,
+    pub retransmissions: Option<u64>,
     /// Of an allreduce that the controller steers: numbers of workers in order, such as `2-4`.
     pub widths: String,
     /// How long it stood still over all resizes.
@@ -186,7 +187,12 @@ fn cells(row: &JobRow) -> Vec<String> {
         row.barrier_wait_mean_ms.map_or_else(|| "-".to_owned(), milliseconds),
         row.barrier_wait_p99_ms.map_or_else(|| "-".to_owned(), milliseconds),
         format!("{} changes", row.band_changes),
-        if row.model_identical { "identical" } else { "DIFFERS" }.to_owned(),
+        match row.model_identical {
+            Some(true) => "identical",
+            Some(false) => "DIFFERS",
+            None => "not compared",
+        }
+        .to_owned(),
     ]
 }
 

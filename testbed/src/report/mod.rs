@@ -84,23 +84,25 @@ pub struct RunOutcome {
     pub rounds: u64,
     /// Completed rounds per second.
     pub rounds_per_second: f64,
-    /// Share of held-out images that the final model labels correctly.
-    pub accuracy: f64,
-    /// Whether every worker's final model has the reference's bits.
-    pub model_identical: bool,
+    /// Share of held-out images that the final model labels correctly; `None` where no model came
+    /// to its end.
+    pub accuracy: Option<f64>,
+    /// Whether every worker's final model has the reference's bits; `None` where nothing could be
+    /// compared, as in the next two.
+    pub model_identical: Option<bool>,
     /// SHA-256 of the final model.
-    pub model_sha256: String,
+    pub model_sha256: Option<String>,
     /// Elements of sums that differ from the reference.
-    pub wrong_sums: u64,
-    /// Chunks whose sum came from an aggregator.
-    pub chunks_aggregated: u64,
+    pub wrong_sums: Option<u64>,
+    /// Chunks whose sum came from an aggregator; `None` where no worker came to its end to say so,
+    /// as in the next three.
+    pub chunks_aggregated: Option<u64>,
     /// Chunks whose sum left its aggregator once for all workers, and came so.
-    #[serde(default)]
-    pub chunks_by_multicast: u64,
+    pub chunks_by_multicast: Option<u64>,
     /// Chunks that were sent past the aggregators.
-    pub chunks_direct: u64,
+    pub chunks_direct: Option<u64>,
     /// Contributions that were sent again.
-    pub retransmissions: u64,
+    pub retransmissions: Option<u64>,
     /// Repeated contributions that aggregators recognised and did not add.
     pub duplicates_dropped: u64,
     /// What limited the rate of rounds: `cpu`, `link`, `slots`, `server`, `compute` or `faults`.
@@ -118,11 +120,12 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    /// Share of chunks that an aggregator summed.
+    /// Share of chunks that an aggregator summed; `None` where there were none, or nobody says.
     #[must_use]
-    pub fn aggregated_share(&self) -> f64 {
-        let all = self.chunks_aggregated + self.chunks_direct;
-        if all == 0 { 0.0 } else { self.chunks_aggregated as f64 / all as f64 }
+    pub fn aggregated_share(&self) -> Option<f64> {
+        let aggregated = self.chunks_aggregated?;
+        let all = aggregated + self.chunks_direct?;
+        (all > 0).then(|| aggregated as f64 / all as f64)
     }
 }
 

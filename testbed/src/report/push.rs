@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Quantiles;
-use super::render::duration;
+use super::render::{UNKNOWN, duration};
 use super::{RunFiles, RunOutcome};
 
 /// The part of an outcome that belongs to a parameter server. Outside scripts read these names.
@@ -176,16 +176,17 @@ pub(super) fn rows(outcome: &RunOutcome, push: &PushOutcome) -> Vec<(&'static st
         ("downlink", downlink(push)),
         (
             "turns",
-            format!(
-                "{} chunks sent = {} direct + {} aggregated + {} dropped + {} void + {} undecided, \
-                 {accounted}",
-                push.chunks_sent,
-                outcome.chunks_direct,
-                outcome.chunks_aggregated,
-                push.chunks_dropped,
-                push.chunks_voided,
-                push.chunks_undecided
-            ),
+            match outcome.chunks_direct.zip(outcome.chunks_aggregated) {
+                Some((direct, aggregated)) => format!(
+                    "{} chunks sent = {direct} direct + {aggregated} aggregated + {} dropped + {} \
+                     void + {} undecided, {accounted}",
+                    push.chunks_sent,
+                    push.chunks_dropped,
+                    push.chunks_voided,
+                    push.chunks_undecided
+                ),
+                None => UNKNOWN.to_owned(),
+            },
         ),
         ("loss", loss(push, outcome.rounds)),
         (

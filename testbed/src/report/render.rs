@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::histogram::{Bin, Quantiles, bins};
-use super::{Report, push, surroundings};
+use super::{Report, RunOutcome, push, surroundings};
 
 /// The report for people.
 #[must_use]
@@ -92,32 +92,35 @@ fn outcome(out: &mut String, report: &Report) {
     let io = match outcome.worker_io.as_str() {
         "af_packet" => format!("{io}, workers over af_packet"),
         "udp_multicast" | "shm" => {
-            let (cast, all) = (outcome.chunks_by_multicast, outcome.chunks_aggregated);
-            format!("{io}, {cast} of {all} chunks of workers by multicast")
+            match outcome.chunks_by_multicast.zip(outcome.chunks_aggregated) {
+                Some((cast, all)) => {
+                    format!("{io}, {cast} of {all} chunks of workers by multicast")
+                }
+                None => format!("{io}, workers over {}", outcome.worker_io),
+            }
         }
         _ => io,
     };
-    let same = if outcome.model_identical { "identical to" } else { "DIFFERS from" };
-    let share = 100.0 * outcome.aggregated_share();
     let mut rows = vec![
         ("name", report.name.clone()),
         ("io", io),
         ("rounds", format!("{}, {:.1} per second", outcome.rounds, outcome.rounds_per_second)),
-        ("accuracy", format!("{:.4} on held-out images", outcome.accuracy)),
-        ("model", format!("{} {same} the reference", outcome.model_sha256)),
-        ("sums", format!("{} elements wrong", outcome.wrong_sums)),
         (
-            "chunks",
-            format!(
-                "{} aggregated ({share:.2} %), {} direct",
-                outcome.chunks_aggregated, outcome.chunks_direct
-            ),
+            "accuracy",
+            or(outcome.accuracy.map(|share| format!("{share:.4} on held-out images")), "unknown"),
         ),
+        ("model", or(model(outcome), NOT_COMPARED)),
+        (
+            "sums",
+            or(outcome.wrong_sums.map(|wrong| format!("{wrong} elements wrong")), NOT_COMPARED),
+        ),
+        ("chunks", or(chunks(outcome), UNKNOWN)),
         (
             "repeats",
             format!(
                 "{} retransmissions, {} duplicates dropped",
-                outcome.retransmissions, outcome.duplicates_dropped
+                or(outcome.retransmissions.map(|count| count.to_string()), "unknown"),
+                outcome.duplicates_dropped
             ),
         ),
         ("limit", format!("{}: {}", outcome.bottleneck, outcome.bottleneck_evidence)),
@@ -130,6 +133,22 @@ fn outcome(out: &mut String, report: &Report) {
         let _ = writeln!(out, "{name:<10}{value}");
     }
     surroundings::text(out, &outcome.surroundings);
+}
+
+/// A figure, or why there is none.
+fn or(figure: Option<String>, instead: &str) -> String {
+    figure.unwrap_or_else(|| instead.to_owned())
+}
+
+fn model(outcome: &RunOutcome) -> Option<String> {
+    let same = if outcome.model_identical? { "identical to" } else { "DIFFERS from" };
+    Some(format!("{} {same} the reference", outcome.model_sha256.as_deref()?))
+}
+
+fn chunks(outcome: &RunOutcome) -> Option<String> {
+    let (aggregated, direct) = outcome.chunks_aggregated.zip(outcome.chunks_direct)?;
+    let share = 100.0 * outcome.aggregated_share().unwrap_or(0.0);
+    Some(format!("{aggregated} aggregated ({share:.2} %), {direct} direct"))
 }
 
 fn histogram(out: &mut String, bins: &[Bin]) {
@@ -185,3 +204,6 @@ pub fn duration(ns: u64) -> String {
 }
 
 const BAR_WIDTH: u64 = 50;
+/// Of what a run that failed did not come to.
+const NOT_COMPARED: &str = "not compared";
+pub(super) const UNKNOWN: &str = "unknown: no worker came to its end";

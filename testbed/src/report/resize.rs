@@ -16,8 +16,9 @@ pub type ResizeRecord = Record<ResizeOutcome>;
 pub struct ResizeOutcome {
     /// The scenario's name.
     pub name: String,
-    /// All workers of the last cohort have the reference's model, bit for bit.
-    pub model_identical: bool,
+    /// All workers of the last cohort have the reference's model, bit for bit; null where not all
+    /// of them came to the end to be compared.
+    pub model_identical: Option<bool>,
     /// The model's hash, and the reference's.
     pub model_sha256: Vec<String>,
     /// See above.
@@ -32,8 +33,9 @@ pub struct ResizeOutcome {
     pub standstills_s: Vec<f64>,
     /// Rounds that were computed; 0 if not all workers came to the end.
     pub rounds: u64,
-    /// Share of the held-out images that the model labels correctly.
-    pub accuracy: f64,
+    /// Share of the held-out images that the model labels correctly; null where none came to the
+    /// end.
+    pub accuracy: Option<f64>,
     /// Boxes that were killed and started again.
     pub killed: Vec<String>,
     /// All that was killed, and in which step of which word.

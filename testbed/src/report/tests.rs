@@ -30,14 +30,14 @@ pub(super) fn outcome() -> RunOutcome {
         worker_io: "af_packet".to_owned(),
         rounds: 4,
         rounds_per_second: 123.45,
-        accuracy: 0.9721,
-        model_identical: true,
-        model_sha256: "ab12".to_owned(),
-        wrong_sums: 0,
-        chunks_by_multicast: 0,
-        chunks_aggregated: 1590,
-        chunks_direct: 10,
-        retransmissions: 3,
+        accuracy: Some(0.9721),
+        model_identical: Some(true),
+        model_sha256: Some("ab12".to_owned()),
+        wrong_sums: Some(0),
+        chunks_by_multicast: Some(0),
+        chunks_aggregated: Some(1590),
+        chunks_direct: Some(10),
+        retransmissions: Some(3),
         duplicates_dropped: 2,
         bottleneck: "cpu".to_owned(),
         bottleneck_evidence: "workers busy 97 % of the time".to_owned(),
@@ -194,6 +194,44 @@ fn json_has_the_names_that_scripts_read() {
     let value_of = |name: &str| &metrics.iter().find(|m| m.metric == name).unwrap().value;
     assert_eq!(value_of("stragglers.1.rounds_last"), "3");
     assert_eq!(value_of("round_time_ns.max"), "9000000");
+}
+
+/// A run that failed says which figures it has not, and none instead of them.
+#[test]
+fn what_was_not_compared_is_no_figure() {
+    let mut files = finished();
+    files.record.outcome = Some(RunOutcome {
+        verdict: Verdict::Failed,
+        accuracy: None,
+        model_identical: None,
+        model_sha256: None,
+        wrong_sums: None,
+        chunks_aggregated: None,
+        chunks_by_multicast: None,
+        chunks_direct: None,
+        retransmissions: None,
+        ..outcome()
+    });
+    let report = Report::new(&files);
+    let text = text(&report);
+    for line in [
+        "accuracy  unknown",
+        "model     not compared",
+        "sums      not compared",
+        "chunks    unknown: no worker came to its end",
+        "repeats   unknown retransmissions, 2 duplicates dropped",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} in\n{text}");
+    }
+    assert!(!text.contains("DIFFERS"), "{text}");
+    let value = serde_json::to_value(&report).unwrap();
+    for key in ["accuracy", "model_identical", "model_sha256", "wrong_sums", "chunks_aggregated"] {
+        assert_eq!(value.get(key), Some(&serde_json::Value::Null), "{key}");
+    }
+    // Read back, it is still none.
+    let outcome = files.record.outcome.clone().unwrap();
+    let again = serde_json::from_value(serde_json::to_value(&outcome).unwrap()).unwrap();
+    assert_eq!(outcome, again);
 }
 
 #[test]

@@ -50,10 +50,11 @@ pub(super) struct Judgement {
     pub(super) rounds: u64,
     /// The time that the rounds took.
     pub(super) span_ns: u64,
-    pub(super) accuracy: f64,
-    pub(super) is_identical: bool,
-    pub(super) model_sha256: String,
-    pub(super) wrong_sums: u64,
+    /// `None`: there is nothing to say it of.
+    pub(super) accuracy: Option<f64>,
+    pub(super) is_identical: Option<bool>,
+    pub(super) model_sha256: Option<String>,
+    pub(super) wrong_sums: Option<u64>,
     pub(super) bottleneck: Bottleneck,
     pub(super) push: Option<PushOutcome>,
 }
@@ -89,6 +90,8 @@ impl Finished<'_> {
         }
         let mut reasons = self.degraded();
         reasons.extend(wrong);
+        // Who did not come to its end has told nothing of what it sent.
+        let told = |count: u64| (!observed.summaries.is_empty()).then_some(count);
         RunOutcome {
             verdict,
             reasons,
@@ -101,10 +104,10 @@ impl Finished<'_> {
             model_identical: judged.is_identical,
             model_sha256: judged.model_sha256,
             wrong_sums: judged.wrong_sums,
-            chunks_aggregated: total.chunks_aggregated,
-            chunks_by_multicast: total.chunks_by_multicast,
-            chunks_direct: total.chunks_direct,
-            retransmissions: total.retransmissions,
+            chunks_aggregated: told(total.chunks_aggregated),
+            chunks_by_multicast: told(total.chunks_by_multicast),
+            chunks_direct: told(total.chunks_direct),
+            retransmissions: told(total.retransmissions),
             duplicates_dropped: observed.boxes.iter().map(|(_, b)| b.duplicates).sum(),
             bottleneck: judged.bottleneck.name.to_owned(),
             bottleneck_evidence: judged.bottleneck.evidence,

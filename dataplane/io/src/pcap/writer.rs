@@ -13,7 +13,13 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 /// Bytes before the first frame.
 pub(crate) const HEADER_LEN: u64 = 24;
 /// Bytes before each frame.
-pub(crate) const RECORD_LEN: u64 = 16;
+pub(crate) const RECORD_LEN: usize = 16;
+
+/// Bytes of the record that begins here, its header included; `None` if that is not whole.
+pub(crate) fn record_len(bytes: &[u8]) -> Option<usize> {
+    let len = bytes.get(..RECORD_LEN)?[8..].first_chunk()?;
+    RECORD_LEN.checked_add(u32::from_le_bytes(*len) as usize)
+}
 
 /// Appends frames to a capture.
 #[derive(Debug)]
@@ -46,13 +52,18 @@ impl<W: Write> PcapWriter<W> {
     pub fn write(&mut self, at: Nanos, frame: &[u8]) -> io::Result<()> {
         let word = |value: u64| u32::try_from(value).unwrap_or(u32::MAX).to_le_bytes();
         let len = frame.len() as u64;
-        let mut record = [0; 16];
+        let mut record = [0; RECORD_LEN];
         record[0..4].copy_from_slice(&word(at.0 / NANOS_PER_SEC));
         record[4..8].copy_from_slice(&word(at.0 % NANOS_PER_SEC));
         record[8..12].copy_from_slice(&word(len));
         record[12..16].copy_from_slice(&word(len));
         self.output.write_all(&record)?;
         self.output.write_all(frame)
+    }
+
+    /// What the frames go to.
+    pub(crate) fn output_mut(&mut self) -> &mut W {
+        &mut self.output
     }
 
     /// Passes on what the output buffers.

@@ -82,7 +82,8 @@ pub struct TraceSection {
     /// after `[faults]`; it is overwritten.
     pub pcap: FilePath,
     /// Its largest size in MiB. The capture ends with the last frame that has room; how many came
-    /// after it is in the statistics. Default 1024.
+    /// after it is in the statistics. So it is when the disk is full, which the node says as well.
+    /// Default 1024.
     #[serde(default = "defaults::size_max_mib")]
     pub size_max_mib: u64,
 }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use weft_io::pcap::PcapWriter;
-use weft_wire::Nanos;
+use weft_wire::{MacAddr, Nanos};
 
 use super::Foreign;
 use crate::replay::difference::Difference;
@@ -40,6 +40,17 @@ impl Foreign<'_> {
             for (index, _) in missing {
                 self.lacks(index + 1, Nanos(0), to, "a frame", "none");
             }
+        }
+        let port = &self.settings.config.port;
+        if !self.survey.casts.is_empty() && port.multicast_base().is_none() {
+            let note = "the capture has sums that left once for all members, and the configuration \
+                        neither port.multicast nor port.shm";
+            self.outcome.notes.push(note.to_owned());
+        }
+        if self.survey.ranks.values().any(|(_, mac)| *mac == MacAddr::MEMORY) && !port.shm {
+            let note = "members of the capture share memory with their box, and the configuration \
+                        has no port.shm";
+            self.outcome.notes.push(note.to_owned());
         }
         if self.handshakes > 0 {
             let note = format!("{} frames of handshakes were replaced", self.handshakes);

@@ -21,8 +21,17 @@ pub(super) struct Row {
     pub(super) index: usize,
     pub(super) members: Vec<Member>,
     /// The last JOIN of each rank in the capture.
-    pub(super) joins: Vec<Option<(Hello, Vec<u8>)>>,
+    pub(super) joins: Vec<Option<Join>>,
     pub(super) formed: Vec<Formed>,
+}
+
+/// A JOIN of the capture.
+#[derive(Debug)]
+pub(super) struct Join {
+    pub(super) hello: Hello,
+    pub(super) bitmap: Vec<u8>,
+    /// Where it came from.
+    pub(super) mac: MacAddr,
 }
 
 /// A generation of the capture, and what it is here.
@@ -34,6 +43,7 @@ pub(super) struct Formed {
     pub(super) cookie_down: Cookie,
     pub(super) session: u64,
 }
+
 impl Foreign<'_> {
     /// What the frame would be if it had come to this box.
     pub(super) fn translate(
@@ -49,10 +59,7 @@ impl Foreign<'_> {
             return None;
         }
         let is_known = self.rows[row].formed.iter().any(|it| it.theirs == weft.group());
-        let welcomed = &self.survey.welcomed;
-        let has_handshake = welcomed
-            .keys()
-            .any(|(job, group)| *job == weft.job() && GroupId(*group).row() == weft.group().row());
+        let has_handshake = self.survey.has_handshake(weft.job(), weft.group().row());
         let is_stale = has_handshake && !self.survey.cookies_up.contains(&weft.cookie().0);
         if !is_known && !is_stale {
             self.form(now, row, weft.group());
@@ -73,13 +80,15 @@ impl Foreign<'_> {
         if weft.members().single().is_some() {
             datagram[24..32].copy_from_slice(&rank.bit().0.to_be_bytes());
         }
-        let is_crc = config.integrity == Integrity::Crc32c;
+        // Without a CRC only where this box has told the member so, too.
+        let is_bare = row.members[rank.index()].is_bare() && weft.crc() == 0;
+        let has_crc = config.integrity == Integrity::Crc32c && !is_bare;
         let was_good = weft.crc() == 0 || {
             let mut copy = bytes[udp.payload_range()].to_vec();
             Packet::new_unchecked(&mut copy[..]).verify_crc(crc32c)
         };
         let was_good = was_good && (udp.checksum == 0 || udp.checksum_ok(bytes));
-        let mut frame = row.members[rank.index()].datagram(&mut datagram, is_crc);
+        let mut frame = row.members[rank.index()].datagram(&mut datagram, has_crc);
         if !was_good && let Some(last) = frame.last_mut() {
             *last ^= 1;
         }
@@ -100,15 +109,14 @@ impl Foreign<'_> {
         let config = &ours[index];
         let has_checksum = config.integrity == Integrity::Checksum16;
         let member = |(rank, member): (u8, &weft_engine::table::MemberConfig)| {
-            let mac = MacAddr([2, 0, 0, 0, u8::try_from(index).unwrap_or(u8::MAX), rank]);
-            let own = Endpoint { mac, addr: member.addr };
+            let own = Endpoint { mac: mac_of_member(index, rank.into()), addr: member.addr };
             let (row, rank) = (config.row, Rank::new(rank)?);
             let member = Member::new((own, self.local), config.job, row, rank, 1)?;
             Some(if has_checksum { member.with_checksum() } else { member })
         };
         let members = (0..=u8::MAX).zip(&config.members).map(member).collect::<Option<_>>()?;
         let members: Vec<Member> = members;
-        let joins = vec![None; members.len()];
+        let joins = members.iter().map(|_| None).collect();
         self.rows.push(Row { job, number, index, members, joins, formed: Vec::new() });
         Some(self.rows.len() - 1)
     }
@@ -128,13 +136,14 @@ impl Foreign<'_> {
         let formed = row.formed.iter().find(|formed| formed.ours == group);
         let stale = GroupId::new(row.number, group.generation());
         let theirs = formed.map_or(stale, |formed| formed.theirs);
-        let rank = config.members.iter().position(|member| member.addr == udp.target)?;
-        let peer = self.survey.ranks.iter().find(|(_, (it, _))| it.index() == rank);
-        // One that never contributed in the capture is where the configuration has it.
-        let to = peer.map_or_else(
-            || Endpoint { mac: MacAddr::default(), addr: udp.target },
-            |(addr, it)| Endpoint { mac: it.1, addr: *addr },
-        );
+        let to = if udp.target.ip().is_multicast() {
+            // A sum for all that the capture's box sent to each: shown where it went here.
+            let here = Endpoint { mac: MacAddr::default(), addr: udp.target };
+            self.survey.cast(row.job, theirs).unwrap_or(here)
+        } else {
+            self.member_of_capture(config.members.iter().position(|it| it.addr == udp.target)?)
+                .unwrap_or(Endpoint { mac: MacAddr::default(), addr: udp.target })
+        };
         datagram[2..4].copy_from_slice(&row.job.0.to_be_bytes());
         datagram[8..12].copy_from_slice(&theirs.0.to_be_bytes());
         // Another cookie than the lease's is a stranger's, echoed.
@@ -159,4 +168,27 @@ impl Foreign<'_> {
         }
         Some((to.addr, frame))
     }
+
+    /// Where a rank is in the capture; one that never contributed there has no place.
+    fn member_of_capture(&self, rank: usize) -> Option<Endpoint> {
+        let (addr, (_, mac)) = self.survey.ranks.iter().find(|(_, (it, _))| it.index() == rank)?;
+        Some(Endpoint { mac: *mac, addr: *addr })
+    }
+
+    /// Where a member of ours begins a life: in memory, if its namesake does.
+    pub(super) fn mac_of(&self, row: usize, rank: usize) -> MacAddr {
+        let row = &self.rows[row];
+        let joined = row.joins[rank].as_ref().map(|join| join.mac);
+        let theirs = joined.or_else(|| self.member_of_capture(rank).map(|it| it.mac));
+        match theirs {
+            Some(MacAddr::MEMORY) => MacAddr::MEMORY,
+            _ => mac_of_member(row.index, rank),
+        }
+    }
+}
+
+/// The Ethernet address of a member on a wire.
+fn mac_of_member(row: usize, rank: usize) -> MacAddr {
+    let octet = |index: usize| u8::try_from(index).unwrap_or(u8::MAX);
+    MacAddr([2, 0, 0, 0, octet(row), octet(rank)])
 }

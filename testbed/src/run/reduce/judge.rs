@@ -19,16 +19,16 @@ pub(in crate::run) fn judge(
 ) -> Judgement {
     let summaries = &run.observed.summaries;
     let mut wrong = Vec::new();
-    let wrong_sums = proof.map_or(0, ReduceProof::wrong_sums);
-    if wrong_sums > 0 {
+    let wrong_sums = proof.map(ReduceProof::wrong_sums);
+    if let Some(wrong_sums) = wrong_sums.filter(|count| *count > 0) {
         wrong.push(format!("{wrong_sums} elements of sums differ from the reference"));
     }
-    let is_identical = proof.is_some_and(|proof| {
+    let is_identical = proof.map(|proof| {
         let is_same =
             |(_, summary): &(u8, WorkerSummary)| summary.model_sha256 == proof.model_sha256;
         proof.wrong_parameters == 0 && summaries.iter().all(is_same)
     });
-    if proof.is_some() && !is_identical {
+    if is_identical == Some(false) {
         wrong.push("a final model differs from the reference".to_owned());
     }
     let rounds = &run.observed.rounds;
@@ -39,9 +39,9 @@ pub(in crate::run) fn judge(
         // Those that every worker finished.
         rounds: (rounds.len() / run.plan.workers.len()) as u64,
         span_ns: first.zip(last).map_or(0, |(first, last)| last - first),
-        accuracy: summaries.first().map_or(0.0, |(_, summary)| summary.accuracy),
+        accuracy: summaries.first().map(|(_, summary)| summary.accuracy),
         is_identical,
-        model_sha256: proof.map(|proof| proof.model_sha256.clone()).unwrap_or_default(),
+        model_sha256: proof.map(|proof| proof.model_sha256.clone()),
         wrong_sums,
         bottleneck: Bottleneck::of(&usage(run, total)),
         push: None,

@@ -41,14 +41,14 @@ pub fn judge(scenario: &Scenario, seed: u64, seen: &Seen) -> Result<Outcome, Jud
     let models: Vec<String> =
         seen.finished.iter().map(|(_, summary)| summary.model_sha256.clone()).collect();
     let all_there = models.len() == usize::from(last);
-    let model_identical = all_there && models.iter().all(|model| *model == reference_sha256);
+    let model_identical = all_there.then(|| models.iter().all(|model| *model == reference_sha256));
     let before = widths.iter().map(|(_, workers)| u32::from(*workers));
     let pauses: Vec<PauseRow> =
         seen.resizes.iter().zip(before).map(|(resize, from)| row(resize, from)).collect();
     let mut problems = seen.problems.clone();
     if !all_there {
         problems.push(format!("{} of {last} workers finished", models.len()));
-    } else if !model_identical {
+    } else if model_identical == Some(false) {
         problems.push("the model is not the reference's".to_owned());
     }
     let wanted: Vec<u32> = scenario
@@ -75,7 +75,7 @@ pub fn judge(scenario: &Scenario, seed: u64, seen: &Seen) -> Result<Outcome, Jud
         pauses,
         standstills_s: seen.standstills.iter().map(std::time::Duration::as_secs_f64).collect(),
         rounds: if all_there { job.rounds.into() } else { 0 },
-        accuracy: seen.finished.first().map_or(0.0, |(_, summary)| summary.accuracy),
+        accuracy: seen.finished.first().map(|(_, summary)| summary.accuracy),
         killed: seen.killed.clone(),
         kills: seen.kills.clone(),
         verdict: if problems.is_empty() { Verdict::Ok } else { Verdict::Failed },

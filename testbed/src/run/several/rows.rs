@@ -54,7 +54,7 @@ pub fn steered(job: &JobPlan, seen: &Seen, outcome: &mut RunOutcome) -> Result<J
     outcome.rounds = judged.rounds;
     outcome.accuracy = judged.accuracy;
     outcome.model_identical = judged.model_identical;
-    outcome.model_sha256.clone_from(&judged.reference_sha256);
+    outcome.model_sha256 = Some(judged.reference_sha256.clone());
     Ok(judged)
 }
 
