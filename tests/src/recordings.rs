@@ -91,16 +91,14 @@ pub const ALL: &[Made] = &[
         name: "hearing",
         config: MULTICAST,
         what: "Two members LISTEN, one says DEAF and LISTENs again; then both in a next life.",
-        guards: "sums leave once while all hear them, and only then; the repair of: a capture of \
-                 this was replayed as if nobody listened.",
+        guards: "sums leave once while all hear them; the repair of: replayed as if nobody heard.",
         script: hearing::multicast,
     },
     Made {
         name: "memory",
         config: MEMORY,
         what: "Two members in memory LISTEN; in the next life one of them is on a wire.",
-        guards: "datagrams through memory have no CRC, nor have sums while all members are there; \
-                 the repair of: a capture of this was replayed as if all were on a wire.",
+        guards: "no CRC in memory, nor in sums while all are there; the repair of: replayed as on a wire.",
         script: hearing::memory,
     },
 ];
