@@ -13,7 +13,7 @@ use weft_wire::{ChunkIndex, Members, Nanos};
 use super::config::{LeaseInfo, WorkerConfig};
 use super::event::WorkerError;
 use super::hearing::Hearing;
-use super::quick::Known;
+use super::known::Known;
 use super::stats::WorkerStats;
 use super::steps::Steps;
 use crate::send::path::Path;

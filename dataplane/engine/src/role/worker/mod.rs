@@ -23,6 +23,7 @@ mod data;
 mod event;
 mod handshake;
 mod hearing;
+mod known;
 mod lane;
 mod order;
 mod poll;

@@ -10,31 +10,19 @@
 
 use core::net::SocketAddr;
 
-use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, ipv4_checksum_ok};
+use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN};
 use weft_wire::header::{Flags, Header, Kind, Outcome, Packet, Template};
 use weft_wire::hello::Integrity;
-use weft_wire::quant::is_exponent;
 use weft_wire::{ChunkIndex, Nanos};
 
 use super::config::{LeaseInfo, Payload};
 use super::data::Arrived;
 use super::event::Refusal;
-use super::lane::{Crc32c, Lane, Shared};
+use super::known::{Known, is_multicast};
+use super::lane::{Lane, Shared};
 use super::{Worker, WorkerState};
 use crate::admit::expected::{DATAGRAM, Expected, LEN, Masks};
 use crate::session::terms::Terms;
-
-/// What is known of a lane's frames while it is open.
-#[derive(Debug)]
-pub(super) struct Known {
-    masks: Masks,
-    /// Of a sum to this member, and of one to all.
-    sums: [Expected; 2],
-    /// Of a contribution.
-    pub(super) contribution: Template,
-    integrity: Integrity,
-    frame_len: usize,
-}
 
 impl Lane {
     /// To be called when terms or addresses may have changed.
@@ -84,31 +72,6 @@ impl Lane {
             masks,
         }
     }
-}
-
-impl Known {
-    /// True for an ordinary sum.
-    #[inline(always)]
-    fn is_ordinary(&self, frame: &[u8], head: &[u8; LEN], crc32c: Crc32c) -> bool {
-        let Some(ip) = head[ETHERNET_LEN..].first_chunk() else { return false };
-        let by_multicast = is_multicast(ip);
-        let packet = Packet::new_unchecked(&head[DATAGRAM..]);
-        let is_expected = self.sums[usize::from(by_multicast)].matches(&self.masks, head)
-            && frame.len() >= self.frame_len
-            && ipv4_checksum_ok(ip)
-            && is_exponent(packet.exponent());
-        is_expected
-            && match self.integrity {
-                // The comparison has seen that there is none.
-                Integrity::None => head[DATAGRAM - 2..DATAGRAM] == [0, 0],
-                _ => packet.has_crc(crc32c(&frame[DATAGRAM..self.frame_len])),
-            }
-    }
-}
-
-/// True of an IPv4 header whose target is a multicast address (RFC 5771).
-fn is_multicast(ip: &[u8; IPV4_LEN]) -> bool {
-    ip[16] >> 4 == 0b1110
 }
 
 impl Worker {
