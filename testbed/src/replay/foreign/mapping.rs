@@ -136,14 +136,16 @@ impl Foreign<'_> {
         let formed = row.formed.iter().find(|formed| formed.ours == group);
         let stale = GroupId::new(row.number, group.generation());
         let theirs = formed.map_or(stale, |formed| formed.theirs);
-        let to = if udp.target.ip().is_multicast() {
-            // A sum for all that the capture's box sent to each: shown where it went here.
-            let here = Endpoint { mac: MacAddr::default(), addr: udp.target };
-            self.survey.cast(row.job, theirs).unwrap_or(here)
-        } else {
-            self.member_of_capture(config.members.iter().position(|it| it.addr == udp.target)?)
-                .unwrap_or(Endpoint { mac: MacAddr::default(), addr: udp.target })
+        // Where the capture does not say: one that never contributed, and a sum for all that the
+        // capture's box sent to each.
+        let here = Endpoint { mac: MacAddr::default(), addr: udp.target };
+        let there = match udp.target.ip().is_multicast() {
+            true => self.survey.cast(row.job, theirs),
+            false => self.member_of_capture(
+                config.members.iter().position(|member| member.addr == udp.target)?,
+            ),
         };
+        let to = there.unwrap_or(here);
         datagram[2..4].copy_from_slice(&row.job.0.to_be_bytes());
         datagram[8..12].copy_from_slice(&theirs.0.to_be_bytes());
         // Another cookie than the lease's is a stranger's, echoed.
