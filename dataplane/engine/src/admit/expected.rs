@@ -102,6 +102,12 @@ impl Masks {
     }
 }
 
+/// True when a router on the way has marked the frame (ECN CE, RFC 3168).
+#[inline(always)]
+pub(crate) const fn is_marked(head: &[u8; LEN]) -> bool {
+    head[ETHERNET_LEN + 1] & 0b11 == 0b11
+}
+
 #[inline(always)]
 const fn compared(head: &[u8; LEN]) -> &[u8; PATTERN_LEN] {
     match head.last_chunk() {

@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use super::label::set_traffic_class;
 use super::{
     ECT0, ETHERNET_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, HEADERS_LEN_MAX, HOP_LIMIT, IPV4_LEN,
     IPV6_LEN, PROTOCOL_UDP, UDP_LEN, fold, pseudo_sum, sum_words,
@@ -73,6 +74,21 @@ impl Encap {
     pub fn with_target_mac(mut self, mac: MacAddr) -> Self {
         self.target.mac = mac;
         self.headers[..6].copy_from_slice(&mac.0);
+        self
+    }
+
+    /// The same headers with this DSCP and ECN, where they otherwise have DSCP 0 and ECT(0).
+    #[must_use]
+    pub fn with_traffic_class(mut self, class: u8) -> Self {
+        let word =
+            |headers: &[u8]| u16::from_be_bytes([headers[ETHERNET_LEN], headers[ETHERNET_LEN + 1]]);
+        let before = word(&self.headers);
+        set_traffic_class(&mut self.headers, class);
+        if self.target.addr.is_ipv4() {
+            let after = word(&self.headers);
+            let changed = u64::from(self.ipv4_sum) + u64::from(!before) + u64::from(after);
+            self.ipv4_sum = fold(changed);
+        }
         self
     }
 

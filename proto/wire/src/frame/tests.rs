@@ -387,3 +387,29 @@ fn errors_say_what_the_frame_is() {
     assert_eq!(FrameError::Truncated.to_string(), "frame shorter than its headers say");
     assert_eq!(FrameError::IpHeader.to_string(), "IPv4 options or wrong IP version");
 }
+
+#[test]
+fn headers_with_a_traffic_class_are_those_of_a_frame_that_was_given_it() {
+    for encap in [encap_ipv4(), encap_ipv6()] {
+        for class in 0..=255 {
+            let mut expected = [0; 100];
+            let len = encap.emit(&mut expected, 4);
+            label::set_traffic_class(&mut expected[..len], class);
+            let with = encap.with_traffic_class(class);
+            let orders = [
+                with,
+                with.with_payload_len(4),
+                encap.with_payload_len(4).with_traffic_class(class),
+            ];
+            for (order, encap) in orders.into_iter().enumerate() {
+                let mut frame = [0; 100];
+                assert_eq!(encap.emit(&mut frame, 4), len);
+                assert_eq!(frame, expected, "class {class}, order {order}");
+                // A length that was not prepared.
+                encap.emit(&mut frame, 5);
+                let ip = frame[ETHERNET_LEN..].first_chunk().expect("there are headers");
+                assert!(encap.target().addr.is_ipv6() || ipv4_checksum_ok(ip));
+            }
+        }
+    }
+}

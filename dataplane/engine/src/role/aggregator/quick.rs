@@ -18,7 +18,7 @@ use weft_wire::{ChunkIndex, Members, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Job};
-use crate::admit::expected::{DATAGRAM, Expected, LEN};
+use crate::admit::expected::{DATAGRAM, Expected, LEN, is_marked};
 use crate::drops::DropReason;
 use crate::role::LeaseIndex;
 use crate::slot::bitmap::{Seen, look};
@@ -173,7 +173,7 @@ impl Lease {
             first,
             exponent: packet.exponent(),
             flags: packet.flags(),
-            congestion: head[ETHERNET_LEN + 1] & 0b11 == 0b11,
+            congestion: is_marked(head),
             payload_start: LEN,
             frame_len: LEN + self.payload_len,
             now,

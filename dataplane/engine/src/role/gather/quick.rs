@@ -15,7 +15,7 @@ use super::admit::take;
 use super::data::Contributed;
 use super::group::Group;
 use super::job::Job;
-use crate::admit::expected::{DATAGRAM, Expected, LEN};
+use crate::admit::expected::{DATAGRAM, Expected, LEN, is_marked};
 use crate::drops::DropReason;
 use crate::role::Verdict;
 use crate::role::channel::Peer;
@@ -104,7 +104,7 @@ impl Job {
             rank,
             chunk,
             flags: packet.flags(),
-            is_marked: head[ETHERNET_LEN + 1] & 0b11 == 0b11,
+            is_marked: is_marked(head),
             payload_start: DATAGRAM + HEADER_LEN,
             frame_len,
             now,

@@ -66,6 +66,24 @@ impl Arrived {
     }
 }
 
+/// The header of this member's contributions; flags, chunk and exponent are each one's own.
+pub(super) fn data_header(ctx: &Shared, lease: &LeaseInfo, terms: Terms) -> Header {
+    Header {
+        kind: Kind::Contrib,
+        flags: Flags::NONE,
+        outcome: Outcome::None,
+        job: ctx.config.job,
+        cookie: terms.cookie_up,
+        group: terms.group,
+        chunk: ChunkIndex(0),
+        element_type: lease.element_type,
+        operation: lease.operation,
+        exponent: lease.exponent.unwrap_or(0),
+        count: lease.elements,
+        members: ctx.config.rank.bit(),
+    }
+}
+
 impl Lane {
     /// Writes the next data frame.
     pub(super) fn poll_data(
@@ -162,20 +180,8 @@ impl Lane {
         if action.repeat && action.send != Send::Status {
             flags = flags.union(Flags::RETRANSMIT);
         }
-        let header = Header {
-            kind,
-            flags,
-            outcome: Outcome::None,
-            job: ctx.config.job,
-            cookie: terms.cookie_up,
-            group: terms.group,
-            chunk,
-            element_type: lease.element_type,
-            operation: lease.operation,
-            exponent,
-            count: lease.elements,
-            members,
-        };
+        let header =
+            Header { kind, flags, chunk, exponent, members, ..data_header(ctx, lease, terms) };
         header.emit(&mut Packet::new_unchecked(head));
         Some(exponent)
     }

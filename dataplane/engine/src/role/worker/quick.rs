@@ -10,18 +10,18 @@
 
 use core::net::SocketAddr;
 
+use weft_wire::Nanos;
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN};
-use weft_wire::header::{Flags, Header, Kind, Outcome, Packet, Template};
+use weft_wire::header::{Header, Kind, Packet, Template};
 use weft_wire::hello::Integrity;
-use weft_wire::{ChunkIndex, Nanos};
 
 use super::config::{LeaseInfo, Payload};
-use super::data::Arrived;
+use super::data::{Arrived, data_header};
 use super::event::Refusal;
 use super::known::{Known, is_multicast};
 use super::lane::{Lane, Shared};
 use super::{Worker, WorkerState};
-use crate::admit::expected::{DATAGRAM, Expected, LEN, Masks};
+use crate::admit::expected::{DATAGRAM, Expected, LEN, Masks, is_marked};
 use crate::session::terms::Terms;
 
 impl Lane {
@@ -32,20 +32,7 @@ impl Lane {
     }
 
     fn known_of(&self, ctx: &Shared, lease: &LeaseInfo, terms: Terms) -> Known {
-        let contribution = Header {
-            kind: Kind::Contrib,
-            flags: Flags::NONE,
-            outcome: Outcome::None,
-            job: ctx.config.job,
-            cookie: terms.cookie_up,
-            group: terms.group,
-            chunk: ChunkIndex(0),
-            element_type: lease.element_type,
-            operation: lease.operation,
-            exponent: lease.exponent.unwrap_or(0),
-            count: lease.elements,
-            members: ctx.config.rank.bit(),
-        };
+        let contribution = data_header(ctx, lease, terms);
         let sum = Header {
             kind: Kind::Answer,
             cookie: terms.cookie_down,
@@ -104,7 +91,7 @@ impl Worker {
             exponent: packet.exponent(),
             flags: packet.flags(),
             by_multicast: is_multicast(ip),
-            is_marked: ip[1] & 0b11 == 0b11,
+            is_marked: is_marked(head),
         };
         lane.take_word(now);
         let taken = lane.take_answer(&arrived, ctx, chunk / shards, sum, payload, &mut self.stats);

@@ -10,26 +10,7 @@ use crate::session::client::Standing;
 /// A worker of two in the middle of its first window, and the answer that it waits for.
 fn waiting() -> (Sim, Header, Vec<u8>) {
     let mut sim = Sim::new(2, 4, 2);
-    sim.connect();
-    sim.begin_all(4);
-    sim.asleep_until[1] = Nanos::MAX;
-    let sent = |sim: &Sim| sim.workers[0].stats().chunks_sent == 4;
-    assert!(sim.run(Nanos::from_millis(1), sent));
-    let lease = sim.fake.lanes[0].open.as_ref().unwrap();
-    let header = Header {
-        kind: Kind::Answer,
-        flags: Flags::NONE,
-        outcome: Outcome::None,
-        job: JOB,
-        cookie: lease.cookies[0].1,
-        group: lease.group,
-        chunk: ChunkIndex(2),
-        element_type: ElementType::I32,
-        operation: Operation::Sum,
-        exponent: 0,
-        count: 4,
-        members: Members(3),
-    };
+    let header = sim.await_sum();
     (sim, header, vec![7; 16])
 }
 

@@ -20,8 +20,8 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
 
 use weft_wire::frame::{Endpoint, Udp};
-use weft_wire::header::{CRC_AT, Flags, Header, Packet};
-use weft_wire::{JobId, MacAddr, Nanos};
+use weft_wire::header::{CRC_AT, ElementType, Flags, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::{ChunkIndex, JobId, MacAddr, Members, Nanos};
 
 use super::*;
 use crate::random::SplitMix64;
@@ -359,6 +359,31 @@ impl Sim {
         assert!(all, "not all completed: {}", self.describe());
         self.check_sums();
         self.check_memory();
+    }
+
+    /// Runs two members into the middle of their first window of 4 over two lanes; returns the
+    /// header of a sum that the first one waits for.
+    fn await_sum(&mut self) -> Header {
+        self.connect();
+        self.begin_all(4);
+        self.asleep_until[1] = Nanos::MAX;
+        let sent = |sim: &Self| sim.workers[0].stats().chunks_sent == 4;
+        assert!(self.run(Nanos::from_millis(1), sent));
+        let lease = self.fake.lanes[0].open.as_ref().unwrap();
+        Header {
+            kind: Kind::Answer,
+            flags: Flags::NONE,
+            outcome: Outcome::None,
+            job: JOB,
+            cookie: lease.cookies[0].1,
+            group: lease.group,
+            chunk: ChunkIndex(2),
+            element_type: ElementType::I32,
+            operation: Operation::Sum,
+            exponent: self.fake.exponent.unwrap_or(7),
+            count: 4,
+            members: Members(3),
+        }
     }
 
     fn describe(&self) -> String {

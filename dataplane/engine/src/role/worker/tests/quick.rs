@@ -3,9 +3,8 @@
 use core::net::IpAddr;
 
 use proptest::prelude::*;
-use weft_wire::header::{ElementType, HEADER_LEN, Kind, Operation, Outcome};
+use weft_wire::header::HEADER_LEN;
 use weft_wire::hello::Integrity;
-use weft_wire::{ChunkIndex, Members};
 
 use super::*;
 use crate::role::aggregator::tests::quick::mend;
@@ -30,26 +29,7 @@ fn waiting(kind: Kindred) -> (Sim, Vec<u8>) {
         let multicast = Some(IpAddr::from(GROUP)).filter(|_| kind.is_cast);
         sim.replace(rank, WorkerConfig { multicast, ..config(rank) }, rank as u64);
     }
-    sim.connect();
-    sim.begin_all(4);
-    sim.asleep_until[1] = Nanos::MAX;
-    let sent = |sim: &Sim| sim.workers[0].stats().chunks_sent == 4;
-    assert!(sim.run(Nanos::from_millis(1), sent));
-    let lease = sim.fake.lanes[0].open.as_ref().unwrap();
-    let header = Header {
-        kind: Kind::Answer,
-        flags: Flags::NONE,
-        outcome: Outcome::None,
-        job: JOB,
-        cookie: lease.cookies[0].1,
-        group: lease.group,
-        chunk: ChunkIndex(2),
-        element_type: ElementType::I32,
-        operation: Operation::Sum,
-        exponent: kind.exponent.unwrap_or(7),
-        count: 4,
-        members: Members(3),
-    };
+    let header = sim.await_sum();
     let mut frame = sim.fake.wrap(0, 0, &header, &[7; 16]);
     if kind.is_cast {
         frame[30..34].copy_from_slice(&GROUP);
