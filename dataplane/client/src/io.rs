@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use arrayvec::ArrayVec;
 use weft_engine::PathProbe;
 use weft_engine::role::worker::{Event, Payload, Worker, WorkerError};
 use weft_io::{BURST_MAX, Burst, Frame, Port, run_frames_max};
@@ -37,8 +38,8 @@ pub(crate) struct Io<P: Port> {
     // Frames before the port: they return to its pool before it closes.
     rx: Burst<P::Frame>,
     tx: Burst<P::Frame>,
-    /// One for which there was nothing to send: the next, for its memory is warm.
-    unused: Option<P::Frame>,
+    /// Those for which there was nothing to send: the next, for their memory is warm.
+    unused: Burst<P::Frame>,
     pub(crate) port: P,
     /// DSCP of what is sent.
     dscp: u8,
@@ -54,7 +55,7 @@ impl<P: Port> Io<P> {
             origin: Instant::now(),
             rx: Burst::new_const(),
             tx: Burst::new_const(),
-            unused: None,
+            unused: Burst::new_const(),
             backlog: Backlog::default(),
         }
     }
@@ -132,27 +133,7 @@ impl<P: Port> Io<P> {
     ) -> usize {
         let mut sent = 0;
         loop {
-            let mut run_max = BURST_MAX;
-            while self.tx.len() < run_max {
-                let frame = self.unused.take().or_else(|| self.port.alloc());
-                let Some(mut frame) = frame else { break };
-                let written = match workers.active.poll_transmit(now, payload, frame.buffer_mut()) {
-                    Some(len) => Some(len),
-                    None => workers
-                        .other
-                        .as_mut()
-                        .and_then(|other| other.poll_transmit(now, &Nothing, frame.buffer_mut())),
-                };
-                let Some(len) = written else {
-                    self.unused = Some(frame);
-                    break;
-                };
-                frame.set_len(len);
-                set_dscp(frame.as_mut(), self.dscp);
-                // A message's worth, which is also what a cache keeps until the port copies it.
-                run_max = run_frames_max(frame.as_ref().len());
-                self.tx.push(frame);
-            }
+            self.fill(now, workers, payload);
             if self.tx.is_empty() {
                 return sent;
             }
@@ -163,6 +144,61 @@ impl<P: Port> Io<P> {
                 return sent;
             }
         }
+    }
+
+    /// Adds what the engines have to send, up to a message's worth, which is also what a cache
+    /// keeps until the port copies it.
+    fn fill(&mut self, now: Nanos, workers: &mut Workers<'_>, payload: &mut dyn Payload) {
+        let mut run_max = BURST_MAX;
+        while self.tx.len() < run_max {
+            let Some(mut frame) = self.spare() else { break };
+            let own = workers.active.poll_transmit(now, payload, frame.buffer_mut());
+            let written = own.or_else(|| {
+                let other = workers.other.as_mut()?;
+                other.poll_transmit(now, &Nothing, frame.buffer_mut())
+            });
+            let Some(len) = written else {
+                self.unused.push(frame);
+                break;
+            };
+            label(&mut frame, len, self.dscp);
+            self.tx.push(frame);
+            run_max = run_frames_max(len);
+            if own.is_some() {
+                self.fill_run(now, workers.active, payload, run_max);
+            }
+        }
+    }
+
+    /// Adds what follows the last frame at once, up to `run_max` frames in all.
+    fn fill_run(
+        &mut self,
+        now: Nanos,
+        worker: &mut Worker,
+        payload: &mut dyn Payload,
+        run_max: usize,
+    ) {
+        let first = self.tx.len();
+        while self.tx.len() < run_max
+            && let Some(frame) = self.spare()
+        {
+            self.tx.push(frame);
+        }
+        let (count, len) = {
+            let buffers = self.tx[first..].iter_mut().map(Frame::buffer_mut);
+            worker.poll_run(now, payload, &mut buffers.collect::<ArrayVec<_, BURST_MAX>>())
+        };
+        while self.tx.len() > first + count
+            && let Some(frame) = self.tx.pop()
+        {
+            self.unused.push(frame);
+        }
+        self.tx[first..].iter_mut().for_each(|frame| label(frame, len, self.dscp));
+    }
+
+    /// A frame to be written.
+    fn spare(&mut self) -> Option<P::Frame> {
+        self.unused.pop().or_else(|| self.port.alloc())
     }
 
     /// Takes in a burst; returns how many frames, and the time by which all that had come was taken
@@ -207,6 +243,12 @@ impl Backlog {
         self.bursts = if came { self.bursts + 1 } else { 0 };
         self.bursts.is_multiple_of(BURSTS_MAX)
     }
+}
+
+/// `len` bytes have been written to a frame: they go with this DSCP.
+fn label<F: Frame>(frame: &mut F, len: usize, dscp: u8) {
+    frame.set_len(len);
+    set_dscp(frame.as_mut(), dscp);
 }
 
 /// The time of a clock that began at `origin`.

@@ -299,6 +299,7 @@ impl PortStats {
     }
 
     /// Counts a received frame into `rx`, which has room, or an unusable one; returns how many.
+    #[inline]
     pub(crate) fn take<F: Frame>(&mut self, frame: Option<F>, rx: &mut Burst<F>) -> usize {
         let Some(frame) = frame else {
             self.rx_errors += 1;

@@ -41,6 +41,7 @@ impl Headers {
 
     /// Writes them in front of a payload that lies at its place in `frame` already, and sets the
     /// frame's length.
+    #[inline]
     pub(super) fn write(&self, mut frame: PoolFrame, payload_len: usize) -> PoolFrame {
         let frame_len = self.encap.emit(frame.buffer_mut(), payload_len);
         frame.set_len(frame_len);

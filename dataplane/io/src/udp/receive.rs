@@ -155,9 +155,10 @@ impl UdpPort {
             for frame in self.supply.take(offered, filled) {
                 let payload_len = left.min(scatter_len);
                 left -= payload_len;
-                match &headers {
-                    Some(headers) => merged.frames.push(headers.write(frame, payload_len)),
-                    None => self.stats.rx_errors += 1,
+                let frame = headers.as_ref().map(|headers| headers.write(frame, payload_len));
+                match frame {
+                    Some(frame) if rx.is_full() => merged.frames.push(frame),
+                    frame => count += self.stats.take(frame, rx),
                 }
             }
             merged.frames.reverse();

@@ -80,9 +80,11 @@ impl UdpPort {
     /// Sends a burst that is one run, as a worker's are: it needs one plan. `None`: it is none, or
     /// the socket does not take it so; nothing was sent.
     fn transmit_run(&mut self, tx: &mut Burst<PoolFrame>) -> Option<usize> {
-        let first = tx.first().filter(|_| tx.len() > 1 && !tx.iter().any(PoolFrame::is_apart))?;
+        let first = tx.first().filter(|first| tx.len() > 1 && !first.is_apart())?;
         let plan = self.plan(first)?;
-        let goes_along = |frame: &PoolFrame| plan.has_headers_of(first.as_ref(), frame);
+        let goes_along = |frame: &PoolFrame| {
+            !frame.is_apart() && plan.has_headers_of(first.as_ref(), frame)
+        };
         let fits = tx.len() <= run_frames_max(first.as_ref().len());
         if !fits || !self.sockets[plan.socket].takes_runs() || !tx[1..].iter().all(goes_along) {
             return None;

@@ -130,7 +130,7 @@ impl Lane {
 
     /// Writes header and payload of a contribution and returns the exponent sent; `None` before
     /// there are terms.
-    fn write_contribution(
+    pub(super) fn write_contribution(
         &self,
         ctx: &Shared,
         lease: &LeaseInfo,
@@ -253,7 +253,7 @@ impl Lane {
         let chunk = chunk.0.wrapping_sub(ctx.base);
         let sum = Sum { bytes: sum, exponent, flags, in_place: payload.keeps_sum(chunk) };
         match steps.take_answer(step, now, self.path.rtt().shortest(), sum) {
-            Answer::New { sent, is_awaited, was_lost, in_flight } => {
+            Answer::New { sent, is_awaited, was_lost, used } => {
                 if was_lost {
                     self.path.on_found();
                 }
@@ -267,7 +267,7 @@ impl Lane {
                 }
                 let is_marked = is_marked || flags.contains(Flags::CONGESTION);
                 stats.congestion_marks += u64::from(is_marked);
-                let is_limited = in_flight >= self.path.window();
+                let is_limited = used >= self.path.window();
                 let halved = match sent {
                     Some(sent) if !is_awaited => {
                         self.path.on_answer(now, &sent, is_limited, is_marked)

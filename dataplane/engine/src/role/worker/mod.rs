@@ -29,6 +29,7 @@ mod order;
 mod poll;
 mod quick;
 mod receive;
+mod run;
 mod slot;
 mod stats;
 mod steps;
@@ -58,6 +59,8 @@ pub struct Worker {
     lanes: Vec<Lane>,
     /// The lane that may send first.
     turn: usize,
+    /// The lane whose data went last, where more may follow at once.
+    run_lane: Option<usize>,
     pacer: Option<TokenBucket>,
     paced_until: Nanos,
     /// First chunk after the round.
@@ -101,6 +104,7 @@ impl Worker {
             state: WorkerState::Connecting,
             lanes,
             turn: 0,
+            run_lane: None,
             pacer: config.rate_bytes_per_sec.map(|rate| TokenBucket::new(rate, config.burst_bytes)),
             paced_until: Nanos::MAX,
             end: 0,

@@ -96,7 +96,7 @@ impl Worker {
         if self.state == WorkerState::Stopped {
             return None;
         }
-        self.paced_until = Nanos::MAX;
+        (self.paced_until, self.run_lane) = (Nanos::MAX, None);
         let ctx = &self.shared;
         let lane_count = self.lanes.len();
         for index in (self.turn..lane_count).chain(0..self.turn) {
@@ -108,6 +108,8 @@ impl Worker {
             match lane.poll_data(now, ctx, payload, &mut self.pacer, frame, stats) {
                 Sent::Frame(len) => {
                     self.turn = if index + 1 < lane_count { index + 1 } else { 0 };
+                    // What is paced asks for leave frame by frame.
+                    self.run_lane = self.pacer.is_none().then_some(index);
                     return Some(len);
                 }
                 Sent::PacedUntil(at) => self.paced_until = self.paced_until.min(at),

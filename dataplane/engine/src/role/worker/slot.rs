@@ -45,6 +45,13 @@ impl Slot {
         }
     }
 
+    /// Our contribution leaves.
+    pub(super) fn contribute(&mut self, exponent: i8) {
+        self.state = State::Contributed;
+        self.contributed = true;
+        self.exponent = exponent;
+    }
+
     /// The step that the slot's state is about.
     pub(super) fn current(&self, window: u32) -> u32 {
         match self.state {
@@ -103,14 +110,14 @@ pub(super) enum Send {
 /// What an ANSWER was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Answer {
-    /// A sum that was missing; with what was in flight until then, and what it answers, unless a
-    /// HAVE has spoken of that. `is_awaited`: one has come since that left, so that the time since
+    /// A sum that was missing; with what was in flight when a step left last, and what it answers,
+    /// unless a HAVE has spoken of that. `is_awaited`: one has come since that left, so that the time since
     /// may be another's delay. `was_lost`: it was taken for lost, and waited for its repeat.
     New {
         sent: Option<Sent>,
         is_awaited: bool,
         was_lost: bool,
-        in_flight: u32,
+        used: u32,
     },
     /// A sum that this member handed over.
     HandedOver,

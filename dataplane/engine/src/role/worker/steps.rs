@@ -29,7 +29,7 @@ use weft_wire::Nanos;
 use self::ready::Ready;
 use super::order::Order;
 use super::slot::{Action, Held, Send, Slot, State};
-use crate::send::path::Path;
+use crate::send::path::{Path, Sent};
 
 /// The steps of one lane.
 #[derive(Debug)]
@@ -55,6 +55,9 @@ pub(super) struct Steps {
     awaited_at: Option<Nanos>,
     /// Steps that the box has not said to have.
     in_flight: u32,
+    /// As many as there were when one left last: what was used of the window. Answers of one burst
+    /// find ever fewer in flight, before what they make room for has left.
+    used: u32,
     /// Steps that the box has said to have.
     known: u32,
     /// The lowest step whose sum is missing.
@@ -84,6 +87,7 @@ impl Steps {
             answered_at: Nanos(0),
             awaited_at: None,
             in_flight: 0,
+            used: 0,
             known: 0,
             low: 0,
             end: 0,
@@ -139,8 +143,7 @@ impl Steps {
                 break;
             }
             let repeat = slot.state == State::Lost;
-            let near = step < self.low + RUN_AHEAD_WINDOWS * self.window;
-            if !near || (!repeat && step != self.low && self.waits_for_batch(size)) {
+            if !self.is_near(step) || (!repeat && step != self.low && self.waits_for_batch(size)) {
                 break;
             }
             self.is_batch_open = true;
@@ -185,9 +188,7 @@ impl Steps {
         let deadline = slot.deadline;
         match action.send {
             Send::Contribution => {
-                slot.state = State::Contributed;
-                slot.contributed = true;
-                slot.exponent = exponent;
+                slot.contribute(exponent);
                 self.order.push(index, now, is_late);
             }
             Send::Status => self.order.number(index),
@@ -197,6 +198,40 @@ impl Steps {
             self.next_deadline = self.next_deadline.min(deadline);
         }
         self.in_flight += u32::from(self.slots[index].state.in_flight() && !was_in_flight);
+        self.used = self.in_flight;
+    }
+
+    /// The step of a contribution that goes out for the first time, where that is what
+    /// [`Steps::peek`] would say and a batch has begun.
+    pub(super) fn next_of_run(&self, size: u32) -> Option<u32> {
+        let step = self.ready.lowest()?;
+        let slot = self.slot(step);
+        let is_first = slot.state == State::Idle && slot.next == step;
+        let may_follow = self.is_batch_open && self.due.is_empty() && self.in_flight < size;
+        (is_first && may_follow && self.is_near(step)).then_some(step)
+    }
+
+    /// As [`Steps::sent`] for what [`Steps::next_of_run`] has said.
+    pub(super) fn sent_in_run(
+        &mut self,
+        step: u32,
+        now: Nanos,
+        sent: Sent,
+        deadline: Nanos,
+        exponent: i8,
+    ) {
+        self.pop_ready();
+        let index = self.index(step);
+        let slot = &mut self.slots[index];
+        (slot.sent, slot.deadline) = (sent, deadline);
+        slot.contribute(exponent);
+        self.order.push(index, now, false);
+        self.in_flight += 1;
+        self.used = self.in_flight;
+    }
+
+    fn is_near(&self, step: u32) -> bool {
+        step < self.low + RUN_AHEAD_WINDOWS * self.window
     }
 
     /// The contribution of this slot is lost and waits for its repeat; one that waits in `due` goes

@@ -15,7 +15,7 @@ impl Steps {
         shortest: Option<Nanos>,
         sum: Sum<'_>,
     ) -> Answer {
-        let (window, in_flight, awaited_at) = (self.window, self.in_flight, self.awaited_at);
+        let (window, used, awaited_at) = (self.window, self.used, self.awaited_at);
         let slot = self.slot_mut(step);
         if step != slot.next {
             let handing_over = matches!(slot.state, State::HandOver | State::HandedOver);
@@ -49,7 +49,7 @@ impl Steps {
         while self.slot(self.low).next > self.low {
             self.low += 1;
         }
-        Answer::New { sent, is_awaited, was_lost, in_flight }
+        Answer::New { sent, is_awaited, was_lost, used }
     }
 
     /// Copies the sums that are in their places, for the round ends: `write` gives that of a step.

@@ -9,6 +9,7 @@ mod overrun;
 mod quick;
 mod resync;
 mod rounds;
+mod run;
 mod shaped;
 
 use alloc::boxed::Box;
@@ -162,6 +163,12 @@ struct Sim {
     wire: BTreeMap<(Nanos, u64), (bool, usize, Vec<u8>)>,
     sequence: u64,
     hook: Hook,
+    /// All that workers sent, and when.
+    sent: Vec<(Nanos, usize, Vec<u8>)>,
+    /// Frames of them that came in runs.
+    in_runs: usize,
+    /// Frames that a run is asked for.
+    run_max: usize,
     /// Ranks that do not run before this time.
     asleep_until: Vec<Nanos>,
     round: usize,
@@ -214,6 +221,9 @@ impl Sim {
             wire: BTreeMap::new(),
             sequence: 0,
             hook: Box::new(|_| Fate::Pass),
+            sent: Vec::new(),
+            in_runs: 0,
+            run_max: 0,
             asleep_until: vec![Nanos(0); member_count],
             round: 0,
         };
@@ -285,7 +295,6 @@ impl Sim {
                 assert_eq!(before, frame, "a frame is left as it was");
             }
         }
-        let mut frame = vec![0; 4096];
         for rank in 0..self.workers.len() {
             if self.asleep_until[rank] > self.now {
                 continue;
@@ -293,15 +302,32 @@ impl Sim {
             if self.workers[rank].poll_timeout() <= self.now {
                 self.workers[rank].handle_timeout(self.now);
             }
-            while let Some(len) =
-                self.workers[rank].poll_transmit(self.now, &self.data[rank], &mut frame)
-            {
-                assert!(len <= self.workers[rank].frame_len_max());
-                self.post(true, rank, frame[..len].to_vec());
-            }
+            self.transmit(rank);
             while let Some(event) = self.workers[rank].poll_event() {
                 self.events[rank].push(event);
             }
+        }
+    }
+
+    /// Has a worker write all that it has to send.
+    fn transmit(&mut self, rank: usize) {
+        let mut frame = vec![0; 4096];
+        let mut others = vec![vec![0; 4096]; self.run_max];
+        let (now, mut written, mut in_runs) = (self.now, Vec::new(), 0);
+        let (worker, data) = (&mut self.workers[rank], &self.data[rank]);
+        while let Some(len) = worker.poll_transmit(now, data, &mut frame) {
+            written.push(frame[..len].to_vec());
+            let mut buffers: Vec<&mut [u8]> = others.iter_mut().map(Vec::as_mut_slice).collect();
+            let (count, len) = worker.poll_run(now, data, &mut buffers);
+            in_runs += count;
+            written.extend(others[..count].iter().map(|other| other[..len].to_vec()));
+        }
+        let len_max = worker.frame_len_max();
+        self.in_runs += in_runs;
+        for frame in written {
+            assert!(frame.len() <= len_max);
+            self.sent.push((now, rank, frame.clone()));
+            self.post(true, rank, frame);
         }
     }
 

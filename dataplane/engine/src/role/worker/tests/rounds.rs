@@ -112,6 +112,24 @@ fn a_late_worker_costs_the_others_one_repeat_a_lane() {
     assert_eq!(sim.workers[0].lanes[0].path.window(), u32::from(window), "no loss, no reduction");
 }
 
+/// Answers come in bursts where ports merge frames: what they find in flight is no measure.
+#[test]
+fn a_window_grows_by_one_for_a_window_of_answers_that_come_at_once() {
+    let mut sim = Sim::new(2, 256, 1);
+    sim.connect();
+    assert_eq!(sim.workers[0].lanes[0].path.window(), 64);
+    sim.begin_all(64 + 65 + 66 + 67 + 68);
+    sim.finish_round(SECOND);
+    let window = sim.workers[0].lanes[0].path.window();
+    assert!((68..=69).contains(&window), "{window}");
+    // Of a window that is not used nothing is known.
+    for _ in 0..20 {
+        sim.begin_all(32);
+        sim.finish_round(SECOND);
+    }
+    assert_eq!(sim.workers[0].lanes[0].path.window(), window);
+}
+
 /// A box that waits for its core is late with all that it has; nothing of that is lost.
 #[test]
 fn a_box_that_stands_still_costs_a_repeat_a_timeout() {
