@@ -43,21 +43,22 @@ impl Lane {
         frame: &mut [u8],
         stats: &mut WorkerStats,
     ) -> Option<usize> {
-        if now < self.session.timeout() {
-            if !self.is_open() {
-                return None;
+        if now >= self.session.timeout() {
+            if self.is_deaf() && self.session.unanswered() > 0 {
+                self.session.stop_asking();
             }
-            let phase = self.hearing.poll(now)?;
-            stats.hellos_sent += 1;
-            let body = self.session.say(phase);
-            return Some(self.write_hello(ctx, body, frame));
+            if let Some(hello) = self.session.poll(now) {
+                stats.hellos_sent += 1;
+                return Some(self.write_hello(ctx, hello, frame));
+            }
         }
-        if self.is_deaf() && self.session.unanswered() > 0 {
-            self.session.stop_asking();
+        if !self.is_open() {
+            return None;
         }
-        let hello = self.session.poll(now)?;
+        let phase = self.hearing.poll(now)?;
         stats.hellos_sent += 1;
-        Some(self.write_hello(ctx, hello, frame))
+        let word = self.session.say(phase);
+        Some(self.write_hello(ctx, word, frame))
     }
 
     fn write_hello(&self, ctx: &Shared, mut hello: Hello, frame: &mut [u8]) -> usize {

@@ -161,3 +161,22 @@ fn sums_that_come_after_their_repeats_were_answered_are_heard() {
     let late = sim.total(|stats| stats.duplicate_answers);
     assert!(late > 8, "{late} came late");
 }
+
+/// A question that the box's data has answered holds nothing up, though it would have gone first.
+#[test]
+fn a_word_goes_at_the_time_of_a_question_that_is_not_asked() {
+    let mut sim = listening(2, 1, &[]);
+    sim.begin_all(8);
+    sim.asleep_until[1] = Nanos::MAX;
+    let all_sent = |sim: &Sim| sim.workers[0].stats().chunks_sent == 8;
+    assert!(sim.run(Nanos::from_millis(1), all_sent));
+    let worker = &mut sim.workers[0];
+    let session = &mut worker.lanes[0].session;
+    session.ask(sim.now);
+    assert!(session.poll(sim.now).is_some());
+    let at = session.timeout();
+    worker.lanes[0].hearing.begin(at);
+    let hellos = worker.stats().hellos_sent;
+    assert!(worker.poll_transmit(at, &sim.data[0], &mut [0; 4096]).is_some());
+    assert_eq!(worker.stats().hellos_sent, hellos + 1);
+}
