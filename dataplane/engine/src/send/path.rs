@@ -173,10 +173,11 @@ impl Path {
     }
 
     /// Until when answers to what left before a repeat would have followed the repeat's, at
-    /// `answered_at`.
+    /// `answered_at`. The time of what was `sent` later begins then: before, there was nothing to
+    /// wait for.
     #[must_use]
-    pub fn doubted_until(&self, answered_at: Nanos) -> Nanos {
-        answered_at.saturating_add(self.rtt.timeout(0))
+    pub fn doubted_until(&self, sent: &Sent, answered_at: Nanos) -> Nanos {
+        sent.at.max(answered_at).saturating_add(self.rtt.timeout(0))
     }
 
     /// How much later than what left after it an answer may come (RFC 8985, 7.2: a quarter of the

@@ -19,7 +19,7 @@ impl Steps {
         let waits = slot.state == State::Contributed && slot.next == self.low && !slot.queued;
         match (waits, self.order.is_in_doubt()) {
             (false, _) => Nanos::MAX,
-            (true, true) => path.doubted_until(self.answered_at),
+            (true, true) => path.doubted_until(&slot.sent, self.answered_at),
             (true, false) => path.quiet_until(&slot.sent, self.answered_at),
         }
     }
