@@ -82,9 +82,8 @@ impl UdpPort {
     fn transmit_run(&mut self, tx: &mut Burst<PoolFrame>) -> Option<usize> {
         let first = tx.first().filter(|first| tx.len() > 1 && !first.is_apart())?;
         let plan = self.plan(first)?;
-        let goes_along = |frame: &PoolFrame| {
-            !frame.is_apart() && plan.has_headers_of(first.as_ref(), frame)
-        };
+        let goes_along =
+            |frame: &PoolFrame| !frame.is_apart() && plan.has_headers_of(first.as_ref(), frame);
         let fits = tx.len() <= run_frames_max(first.as_ref().len());
         if !fits || !self.sockets[plan.socket].takes_runs() || !tx[1..].iter().all(goes_along) {
             return None;
