@@ -119,6 +119,30 @@ fn what_a_burst_has_no_room_for_comes_with_the_next() {
     assert_eq!(seen, (0..32).collect::<Vec<u8>>());
 }
 
+/// A burst takes a message of which it has room for as many datagrams as the last had.
+#[test]
+fn a_message_longer_than_the_last_goes_on_in_the_next_burst() {
+    let (mut worker, mut server) = (open("127.0.0.1", true), open("127.0.0.1", true));
+    let route = encap(worker.local_addr(), server.local_addr());
+    let mut mark = 0;
+    // The first alone, so that the length of its datagrams is known.
+    for run in [2, 28, 45] {
+        let mut tx = Burst::new();
+        for _ in 0..run {
+            tx.push(datagram(&mut worker, &route, &[mark; 1000]));
+            mark += 1;
+        }
+        assert_eq!(worker.tx_burst(NOW, &mut tx), run);
+        if run == 2 {
+            assert_eq!(receive(&mut server, 2).len(), 2);
+        }
+    }
+    let frames = receive(&mut server, 73);
+    let marks: Vec<u8> = frames.iter().map(|frame| payload(frame.as_ref())[0]).collect();
+    assert_eq!(marks, (2..75).collect::<Vec<u8>>());
+    assert_eq!((server.stats().rx_packets, server.stats().rx_errors), (75, 0));
+}
+
 #[test]
 fn datagrams_of_a_run_that_are_too_long_are_refused_and_the_last_is_not() {
     let addr = "127.0.0.1:0".parse().expect("an address");
