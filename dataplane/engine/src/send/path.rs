@@ -134,6 +134,12 @@ impl Path {
         self.window.size()
     }
 
+    /// True when the window was halved at some time, be it in error.
+    #[must_use]
+    pub fn was_halved(&self) -> bool {
+        self.window.was_halved()
+    }
+
     /// The estimate of its time.
     #[must_use]
     pub fn rtt(&self) -> &RttEstimator {

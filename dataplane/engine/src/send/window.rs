@@ -54,6 +54,12 @@ impl CongestionWindow {
         self.size
     }
 
+    /// True when it was halved at some time, be it in error.
+    #[must_use]
+    pub fn was_halved(&self) -> bool {
+        self.reduced_at.is_some()
+    }
+
     /// Takes a new answer. `limited` says that the window was full when it came, for a window
     /// that is not used says nothing about the path.
     pub fn on_answer(&mut self, limited: bool) {

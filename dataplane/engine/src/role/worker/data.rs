@@ -253,7 +253,7 @@ impl Lane {
         let chunk = chunk.0.wrapping_sub(ctx.base);
         let sum = Sum { bytes: sum, exponent, flags, in_place: payload.keeps_sum(chunk) };
         match steps.take_answer(step, now, self.path.rtt().shortest(), sum) {
-            Answer::New { sent, is_awaited, was_lost, used } => {
+            Answer::New { sent, is_awaited, was_lost, in_flight, used } => {
                 if was_lost {
                     self.path.on_found();
                 }
@@ -267,7 +267,9 @@ impl Lane {
                 }
                 let is_marked = is_marked || flags.contains(Flags::CONGESTION);
                 stats.congestion_marks += u64::from(is_marked);
-                let is_limited = used >= self.path.window();
+                // Where the limit has shown, the window comes near it slowly: a burst counts once.
+                let filled = if self.path.was_halved() { in_flight } else { used };
+                let is_limited = filled >= self.path.window();
                 let halved = match sent {
                     Some(sent) if !is_awaited => {
                         self.path.on_answer(now, &sent, is_limited, is_marked)

@@ -110,13 +110,15 @@ pub(super) enum Send {
 /// What an ANSWER was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Answer {
-    /// A sum that was missing; with what was in flight when a step left last, and what it answers,
-    /// unless a HAVE has spoken of that. `is_awaited`: one has come since that left, so that the time since
-    /// may be another's delay. `was_lost`: it was taken for lost, and waited for its repeat.
+    /// A sum that was missing; with what was in flight until then and when a step left last, and
+    /// what it answers, unless a HAVE has spoken of that. `is_awaited`: one has come since that
+    /// left, so that the time since may be another's delay. `was_lost`: it was taken for lost, and
+    /// waited for its repeat.
     New {
         sent: Option<Sent>,
         is_awaited: bool,
         was_lost: bool,
+        in_flight: u32,
         used: u32,
     },
     /// A sum that this member handed over.

@@ -15,7 +15,8 @@ impl Steps {
         shortest: Option<Nanos>,
         sum: Sum<'_>,
     ) -> Answer {
-        let (window, used, awaited_at) = (self.window, self.used, self.awaited_at);
+        let (window, awaited_at) = (self.window, self.awaited_at);
+        let (in_flight, used) = (self.in_flight, self.used);
         let slot = self.slot_mut(step);
         if step != slot.next {
             let handing_over = matches!(slot.state, State::HandOver | State::HandedOver);
@@ -49,7 +50,7 @@ impl Steps {
         while self.slot(self.low).next > self.low {
             self.low += 1;
         }
-        Answer::New { sent, is_awaited, was_lost, used }
+        Answer::New { sent, is_awaited, was_lost, in_flight, used }
     }
 
     /// Copies the sums that are in their places, for the round ends: `write` gives that of a step.
