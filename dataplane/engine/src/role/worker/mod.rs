@@ -7,7 +7,8 @@
 //! - `handle_*` says what happened: [`Worker::handle_frame`], [`Worker::handle_timeout`].
 //! - `poll_*` says what to do: after any `handle_*` or command, call [`Worker::poll_transmit`]
 //!   until it gives nothing, then [`Worker::poll_event`] until it gives nothing, and call
-//!   `handle_timeout` no later than [`Worker::poll_timeout`].
+//!   `handle_timeout` no later than [`Worker::poll_timeout`]. [`Worker::poll_run`] may give what
+//!   follows a frame at once.
 //! - [`Worker::begin_round`] and [`Worker::close`] are the commands.
 //!
 //! Chunks run on over the rounds: chunk `c` of the group is step `c / shards` of lane `c % shards`.
