@@ -165,21 +165,23 @@ impl<P: Port> Io<P> {
             self.tx.push(frame);
             run_max = run_frames_max(len);
             if own.is_some() {
-                self.fill_run(now, workers.active, payload, run_max);
+                let room = run_max.saturating_sub(self.tx.len());
+                let count_max = workers.active.run_len_max().min(room);
+                self.fill_run(now, workers.active, payload, count_max);
             }
         }
     }
 
-    /// Adds what follows the last frame at once, up to `run_max` frames in all.
+    /// Adds what follows the last frame at once, up to `count_max` frames.
     fn fill_run(
         &mut self,
         now: Nanos,
         worker: &mut Worker,
         payload: &mut dyn Payload,
-        run_max: usize,
+        count_max: usize,
     ) {
         let first = self.tx.len();
-        while self.tx.len() < run_max
+        while self.tx.len() < first + count_max
             && let Some(frame) = self.spare()
         {
             self.tx.push(frame);

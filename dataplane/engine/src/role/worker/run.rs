@@ -13,6 +13,16 @@ use super::slot::{Action, Send};
 use super::stats::WorkerStats;
 
 impl Worker {
+    /// How many contributions [`Worker::poll_run`] would give now at most; often 0.
+    #[must_use]
+    pub fn run_len_max(&self) -> usize {
+        let lane = self.run_lane.and_then(|index| self.lanes.get(index));
+        lane.map_or(0, |lane| {
+            let window = lane.path.window();
+            lane.steps.as_ref().map_or(0, |steps| steps.run_len_max(window))
+        })
+    }
+
     /// To be called behind [`Worker::poll_transmit`] with the same `now`: writes contributions that
     /// follow what that gave, each to the next of `frames`. Returns how many, and the bytes of each
     /// frame. When there are no more, `poll_transmit` knows what else there is.

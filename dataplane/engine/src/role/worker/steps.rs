@@ -201,14 +201,20 @@ impl Steps {
         self.used = self.in_flight;
     }
 
+    /// How many contributions may follow at most where a batch has begun.
+    pub(super) fn run_len_max(&self, size: u32) -> usize {
+        let may_follow = self.is_batch_open && self.due.is_empty();
+        let room = if may_follow { size.saturating_sub(self.in_flight) } else { 0 };
+        self.ready.len().min(room as usize)
+    }
+
     /// The step of a contribution that goes out for the first time, where that is what
     /// [`Steps::peek`] would say and a batch has begun.
     pub(super) fn next_of_run(&self, size: u32) -> Option<u32> {
-        let step = self.ready.lowest()?;
+        let step = self.ready.lowest().filter(|_| self.run_len_max(size) > 0)?;
         let slot = self.slot(step);
         let is_first = slot.state == State::Idle && slot.next == step;
-        let may_follow = self.is_batch_open && self.due.is_empty() && self.in_flight < size;
-        (is_first && may_follow && self.is_near(step)).then_some(step)
+        (is_first && self.is_near(step)).then_some(step)
     }
 
     /// As [`Steps::sent`] for what [`Steps::next_of_run`] has said.

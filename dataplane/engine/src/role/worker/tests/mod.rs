@@ -5,12 +5,15 @@ mod fake_box;
 mod handshake;
 mod hearing;
 mod hostile;
+mod lane_steps;
 mod overrun;
+mod patience;
 mod quick;
 mod resync;
 mod rounds;
 mod run;
 mod shaped;
+mod windows;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -30,6 +33,7 @@ use fake_box::{FakeBox, ROW};
 
 const JOB: JobId = JobId(5);
 const DELAY: Nanos = Nanos::from_micros(50);
+const SECOND: Nanos = Nanos::from_millis(1_000);
 
 /// CRC32C, bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
@@ -318,7 +322,9 @@ impl Sim {
         while let Some(len) = worker.poll_transmit(now, data, &mut frame) {
             written.push(frame[..len].to_vec());
             let mut buffers: Vec<&mut [u8]> = others.iter_mut().map(Vec::as_mut_slice).collect();
+            let count_max = worker.run_len_max();
             let (count, len) = worker.poll_run(now, data, &mut buffers);
+            assert!(count <= count_max, "{count} of at most {count_max}");
             in_runs += count;
             written.extend(others[..count].iter().map(|other| other[..len].to_vec()));
         }

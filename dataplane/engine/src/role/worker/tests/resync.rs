@@ -5,8 +5,6 @@ use weft_wire::header::Kind;
 
 use super::*;
 
-const SECOND: Nanos = Nanos::from_millis(1_000);
-
 #[test]
 fn a_restart_in_the_middle_hands_over_and_goes_on() {
     let mut sim = Sim::new(3, 8, 2);

@@ -3,9 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::send::path::Path;
-use crate::send::retransmit::RttEstimator;
-use crate::send::window::CongestionWindow;
 
 /// How a group fares.
 #[derive(Clone, Debug)]
@@ -112,52 +109,10 @@ fn a_run_follows_a_frame_once() {
     let mut frames = vec![vec![0; 4096]; 3];
     let mut buffers: Vec<&mut [u8]> = frames.iter_mut().map(Vec::as_mut_slice).collect();
     assert_eq!(worker.poll_run(sim.now, data, &mut buffers), (0, 0));
+    assert_eq!(worker.run_len_max(), 0);
     let len = worker.poll_transmit(sim.now, data, buffers[0]).unwrap();
+    assert_eq!(worker.run_len_max(), 15);
     assert_eq!(worker.poll_run(sim.now, data, &mut buffers), (3, len));
+    assert_eq!(worker.run_len_max(), 0);
     assert_eq!(worker.poll_run(sim.now, data, &mut buffers), (0, 0));
-}
-
-/// Steps of a window of 8, in batches of 4, all of them sent.
-fn window_of_batches(path: &Path) -> steps::Steps {
-    let mut steps = steps::Steps::new(8, 4, 4);
-    steps.extend(100);
-    while let Some(action) = steps.peek(16) {
-        steps.sent(action, Nanos(0), path, 0);
-    }
-    steps
-}
-
-fn path() -> Path {
-    let ms = Nanos::from_millis;
-    Path::new(RttEstimator::new(ms(20), ms(1), ms(1_000)), CongestionWindow::new(16, 16))
-}
-
-fn answer(steps: &mut steps::Steps, step: u32) {
-    let sum = slot::Sum { bytes: &[0; 4], exponent: 0, flags: Flags::NONE, in_place: false };
-    assert!(matches!(steps.take_answer(step, Nanos(1), None, sum), slot::Answer::New { .. }));
-}
-
-#[test]
-fn what_waits_for_a_batch_follows_nothing() {
-    let mut steps = window_of_batches(&path());
-    answer(&mut steps, 0);
-    assert_eq!((steps.peek(16), steps.next_of_run(16)), (None, None));
-    (1..4).for_each(|step| answer(&mut steps, step));
-    assert_eq!(steps.peek(16).map(|action| action.step), Some(8));
-    assert_eq!(steps.next_of_run(16), Some(8), "a batch has begun");
-}
-
-/// A port that was full has left a batch open.
-#[test]
-fn what_is_asked_for_goes_before_the_rest_of_a_batch() {
-    let path = path();
-    let mut steps = window_of_batches(&path);
-    assert!(matches!(steps.take_have(7, Nanos(1), true), slot::Have::Known(_)));
-    (0..4).for_each(|step| answer(&mut steps, step));
-    let first = steps.peek(16).unwrap();
-    steps.sent(first, Nanos(1), &path, 0);
-    assert_eq!(steps.next_of_run(16), Some(9));
-    let _ = steps.expire(Nanos::from_millis(20), &path);
-    assert_eq!(steps.peek(16).map(|action| action.step), Some(7));
-    assert_eq!(steps.next_of_run(16), None);
 }
