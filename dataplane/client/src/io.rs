@@ -14,6 +14,9 @@ use weft_wire::header::{HEADER_LEN, Packet};
 use crate::error::Error;
 use crate::narrow::{self, NarrowPath};
 use crate::payload::Nothing;
+use joined::{Takes, hand_out};
+
+mod joined;
 
 /// Longest sleep between looks at the engines' timers.
 pub(crate) const WAIT_NS_MAX: u64 = 10_000_000;
@@ -40,6 +43,8 @@ pub(crate) struct Io<P: Port> {
     tx: Burst<P::Frame>,
     /// Those for which there was nothing to send: the next, for their memory is warm.
     unused: Burst<P::Frame>,
+    /// A run in one piece, which leaves alone, behind what is in `tx`.
+    run: Option<P::Frame>,
     pub(crate) port: P,
     /// DSCP of what is sent.
     dscp: u8,
@@ -56,6 +61,7 @@ impl<P: Port> Io<P> {
             rx: Burst::new_const(),
             tx: Burst::new_const(),
             unused: Burst::new_const(),
+            run: None,
             backlog: Backlog::default(),
         }
     }
@@ -122,6 +128,8 @@ impl<P: Port> Io<P> {
         let origin = self.origin;
         // What could not leave in the round would never leave now.
         self.port.free(&mut self.tx);
+        self.run = None;
+        self.port.join_runs(false);
         narrow::find_out(&mut self.port, self.dscp, || since(origin), probe)
     }
 
@@ -133,7 +141,12 @@ impl<P: Port> Io<P> {
     ) -> usize {
         let mut sent = 0;
         loop {
-            self.fill(now, workers, payload);
+            if self.run.is_none() && !self.tx.first().is_some_and(is_run) {
+                self.fill(now, workers, payload);
+            }
+            if self.tx.is_empty() {
+                self.tx.extend(self.run.take());
+            }
             if self.tx.is_empty() {
                 return sent;
             }
@@ -162,6 +175,11 @@ impl<P: Port> Io<P> {
                 break;
             };
             label(&mut frame, len, self.dscp);
+            let frame = match own {
+                Some(_) => self.join_run(now, workers.active, payload, frame, len),
+                None => Some(frame),
+            };
+            let Some(frame) = frame else { break };
             self.tx.push(frame);
             run_max = run_frames_max(len);
             if own.is_some() {
@@ -170,6 +188,33 @@ impl<P: Port> Io<P> {
                 self.fill_run(now, workers.active, payload, count_max);
             }
         }
+    }
+
+    /// Has what follows `first` at once written behind it, where the port takes a run in one piece:
+    /// then that is the run. Else gives the frame back.
+    fn join_run(
+        &mut self,
+        now: Nanos,
+        worker: &mut Worker,
+        payload: &dyn Payload,
+        first: P::Frame,
+        len: usize,
+    ) -> Option<P::Frame> {
+        let count_max = worker.run_len_max().min(run_frames_max(len) - 1);
+        let Some(mut run) = (count_max > 0).then(|| self.port.alloc_run()).flatten() else {
+            return Some(first);
+        };
+        let Ok(udp) = Udp::parse(first.as_ref()) else { return Some(first) };
+        run.buffer_mut()[..len].copy_from_slice(first.as_ref());
+        self.unused.push(first);
+        let count = worker.poll_joined_run(now, payload, run.buffer_mut(), len, count_max);
+        run.set_len(len + count * udp.payload_len);
+        if count > 0 {
+            run.set_datagram_len(udp.payload_len);
+            self.run = Some(run);
+            return None;
+        }
+        Some(run)
     }
 
     /// Adds what follows the last frame at once, up to `count_max` frames.
@@ -213,19 +258,47 @@ impl<P: Port> Io<P> {
         let now = self.now();
         let received = self.port.rx_burst(now, &mut self.rx);
         let is_all = self.backlog.is_over(received > 0);
+        let mut intake = Intake { now, workers, payload };
         for frame in &mut self.rx {
-            let frame = frame.as_mut();
-            // What an engine refuses it has counted; there is nothing else to do about it.
-            let _ = match &mut workers.other {
-                Some(other) if !is_of_row(frame, workers.active) => {
-                    other.handle_frame(now, frame, &mut Nothing)
-                }
-                _ => workers.active.handle_frame(now, frame, payload),
-            };
+            match frame.datagram_len() {
+                None => intake.take_frame(frame.as_mut()),
+                Some(len) => hand_out(frame.as_mut(), len, &mut intake),
+            }
         }
         self.port.free(&mut self.rx);
         (received, is_all.then_some(now))
     }
+}
+
+/// The engines that a burst is for, and what goes with it.
+struct Intake<'a, 'b> {
+    now: Nanos,
+    workers: &'a mut Workers<'b>,
+    payload: &'a mut dyn Payload,
+}
+
+impl Takes for Intake<'_, '_> {
+    /// Sums of the round under way.
+    fn take_run(&mut self, udp: &Udp, datagrams: &[u8], datagram_len: usize) -> usize {
+        self.workers.active.handle_run(self.now, udp, datagrams, datagram_len, self.payload)
+    }
+
+    /// Gives a frame to the engine whose row it is of.
+    fn take_frame(&mut self, frame: &mut [u8]) {
+        let now = self.now;
+        // What an engine refuses it has counted; there is nothing else to do about it.
+        let _ = match &mut self.workers.other {
+            Some(other) if !is_of_row(frame, self.workers.active) => {
+                other.handle_frame(now, frame, &mut Nothing)
+            }
+            _ => self.workers.active.handle_frame(now, frame, self.payload),
+        };
+    }
+}
+
+/// True of a run in one piece.
+fn is_run<F: Frame>(frame: &F) -> bool {
+    frame.datagram_len().is_some()
 }
 
 /// Whether a port may hold frames that nobody has looked at.

@@ -238,6 +238,14 @@ impl Port for WorkerPort {
         each!(&self.kind, port => port.merges())
     }
 
+    fn join_runs(&mut self, is_on: bool) {
+        each!(&mut self.kind, port => port.join_runs(is_on));
+    }
+
+    fn alloc_run(&mut self) -> Option<PoolFrame> {
+        each!(&mut self.kind, port => port.alloc_run())
+    }
+
     fn free(&mut self, frames: &mut Burst<PoolFrame>) {
         each!(&mut self.kind, port => port.free(frames));
     }

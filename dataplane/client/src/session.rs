@@ -91,6 +91,7 @@ impl Session<WorkerPort> {
         let mut session = Self::over(port, &config)?;
         let integrity = session.group.lease.integrity;
         session.io.port.set_ipv4_checksum(integrity == Integrity::Checksum16);
+        session.io.port.join_runs(true);
         Ok(session)
     }
 }

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
+use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, UDP_LEN};
+use weft_wire::header::HEADER_LEN;
 
 use crate::port::Frame;
 
@@ -24,8 +26,7 @@ impl Pool {
     pub fn new(frame_count: usize, frame_len_max: usize) -> Self {
         let free = ArrayQueue::new(frame_count.max(1));
         for _ in 0..free.capacity() {
-            let bytes = vec![0; frame_len_max].into_boxed_slice();
-            let buffer = Buffer { bytes, len: 0, is_apart: false, arrived_ns: 0 };
+            let buffer = Buffer::new(frame_len_max);
             free.push(Box::new(buffer)).expect("a slot per buffer");
         }
         Self { free: Arc::new(free), frame_len_max }
@@ -34,19 +35,23 @@ impl Pool {
     /// Takes an empty frame; `None` when all are in use. Its buffer holds what was there before.
     pub fn alloc(&self) -> Option<PoolFrame> {
         let mut buffer = self.free.pop()?;
-        (buffer.len, buffer.is_apart, buffer.arrived_ns) = (0, false, 0);
+        buffer.clear();
         Some(PoolFrame { buffer: Some(buffer), home: Arc::clone(&self.free) })
     }
 
     /// Makes a frame of this pool an empty one, as [`Pool::alloc`] would give it; a frame of
     /// another pool goes home.
     pub(crate) fn renew(&self, mut frame: PoolFrame) -> Option<PoolFrame> {
-        if !Arc::ptr_eq(&frame.home, &self.free) {
+        if !self.owns(&frame) {
             return None;
         }
-        let buffer = frame.held_mut();
-        (buffer.len, buffer.is_apart, buffer.arrived_ns) = (0, false, 0);
+        frame.held_mut().clear();
         Some(frame)
+    }
+
+    /// True of a frame of this pool.
+    pub(crate) fn owns(&self, frame: &PoolFrame) -> bool {
+        Arc::ptr_eq(&frame.home, &self.free)
     }
 
     /// Buffers not in use at this moment.
@@ -81,11 +86,38 @@ type Home = Arc<ArrayQueue<Box<Buffer>>>;
 /// A buffer, and what is known of the frame in it.
 #[derive(Debug)]
 struct Buffer {
-    bytes: Box<[u8]>,
+    memory: Box<[u8]>,
+    /// Where the frame begins, so that a payload begins on a cache line.
+    start: usize,
     len: usize,
+    /// Of a run; 0: it is one datagram.
+    datagram_len: usize,
     is_apart: bool,
     /// 0: not known.
     arrived_ns: u64,
+}
+
+impl Buffer {
+    /// Room for `frame_len_max` bytes.
+    fn new(frame_len_max: usize) -> Self {
+        let memory = vec![0; frame_len_max + LINE_BYTES - 1].into_boxed_slice();
+        let payload = memory.as_ptr().addr() + HEADERS_LEN;
+        let start = payload.next_multiple_of(LINE_BYTES) - payload;
+        Self { memory, start, len: 0, datagram_len: 0, is_apart: false, arrived_ns: 0 }
+    }
+
+    /// Forgets what is known of the frame.
+    #[inline]
+    fn clear(&mut self) {
+        (self.len, self.datagram_len, self.is_apart, self.arrived_ns) = (0, 0, false, 0);
+    }
+
+    /// All that a frame may take.
+    #[inline]
+    fn room_mut(&mut self) -> &mut [u8] {
+        let end = self.memory.len() + 1 - LINE_BYTES + self.start;
+        &mut self.memory[self.start..end]
+    }
 }
 
 impl PoolFrame {
@@ -113,18 +145,27 @@ impl PoolFrame {
 impl Frame for PoolFrame {
     #[inline]
     fn buffer_mut(&mut self) -> &mut [u8] {
-        &mut self.held_mut().bytes
+        self.held_mut().room_mut()
     }
 
     #[inline]
     fn set_len(&mut self, len: usize) {
         let buffer = self.held_mut();
-        assert!(len <= buffer.bytes.len(), "a frame fits its buffer");
+        assert!(len <= buffer.room_mut().len(), "a frame fits its buffer");
         buffer.len = len;
     }
 
     fn keep_apart(&mut self, is_apart: bool) {
         self.held_mut().is_apart = is_apart;
+    }
+
+    fn datagram_len(&self) -> Option<usize> {
+        let datagram_len = self.held().datagram_len;
+        (datagram_len > 0).then_some(datagram_len)
+    }
+
+    fn set_datagram_len(&mut self, datagram_len: usize) {
+        self.held_mut().datagram_len = datagram_len;
     }
 
     fn arrived_ns(&self) -> Option<u64> {
@@ -137,7 +178,7 @@ impl AsRef<[u8]> for PoolFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         let buffer = self.held();
-        &buffer.bytes[..buffer.len]
+        &buffer.memory[buffer.start..buffer.start + buffer.len]
     }
 }
 
@@ -145,7 +186,7 @@ impl AsMut<[u8]> for PoolFrame {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         let buffer = self.held_mut();
-        &mut buffer.bytes[..buffer.len]
+        &mut buffer.memory[buffer.start..buffer.start + buffer.len]
     }
 }
 
@@ -158,9 +199,24 @@ impl Drop for PoolFrame {
     }
 }
 
+/// A cache line.
+const LINE_BYTES: usize = 64;
+/// What stands in front of a payload over IPv4; over IPv6 a load may touch two lines.
+const HEADERS_LEN: usize = ETHERNET_LEN + IPV4_LEN + UDP_LEN + HEADER_LEN;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn payloads_begin_on_a_cache_line() {
+        let pool = Pool::new(9, 1514);
+        let frames: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
+        for mut frame in frames {
+            assert_eq!(frame.buffer_mut().len(), 1514);
+            assert_eq!(frame.buffer_mut()[74..].as_ptr().addr() % 64, 0);
+        }
+    }
 
     #[test]
     fn an_empty_pool_gives_nothing_until_a_frame_returns() {

@@ -41,6 +41,17 @@ pub trait Frame: AsRef<[u8]> + AsMut<[u8]> {
         let _ = is_apart;
     }
 
+    /// Bytes of each datagram of a run, the last of which may be shorter: behind the headers of the
+    /// first all of them follow each other ([`Port::join_runs`]). `None`: it is one datagram.
+    fn datagram_len(&self) -> Option<usize> {
+        None
+    }
+
+    /// Says that the frame is such a run. Ignored by default.
+    fn set_datagram_len(&mut self, datagram_len: usize) {
+        let _ = datagram_len;
+    }
+
     /// When the port got the frame, on a clock of its own in nanoseconds, where it can tell better
     /// than by the time of the burst. By default it cannot.
     fn arrived_ns(&self) -> Option<u64> {
@@ -88,6 +99,19 @@ pub trait Port {
     /// offer what goes there together. By default they do not.
     fn merges(&self) -> bool {
         false
+    }
+
+    /// Asks for runs in one piece: what the kernel gives as one message may come as one frame from
+    /// now on ([`Frame::datagram_len`]), or does no longer. Only asked of a port whose frames go
+    /// straight to the caller. Ignored by default.
+    fn join_runs(&mut self, is_on: bool) {
+        let _ = is_on;
+    }
+
+    /// An empty frame with room for a run, to be sent alone; `None` where the port takes none, or
+    /// has not been asked for them.
+    fn alloc_run(&mut self) -> Option<Self::Frame> {
+        None
     }
 
     /// Returns frames to the pool, emptying `frames`; a port may do it in bulk.

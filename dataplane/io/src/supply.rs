@@ -53,6 +53,11 @@ impl Supply {
         self.spare.drain(first..first + taken)
     }
 
+    /// True of a frame that belongs here.
+    pub(crate) fn owns(&self, frame: &PoolFrame) -> bool {
+        self.pool.owns(frame)
+    }
+
     /// Keeps a frame of no further use for the next one, where there is room.
     pub(crate) fn keep(&mut self, frame: PoolFrame) {
         if self.spare.len() < self.spare.capacity()

@@ -23,6 +23,7 @@
 
 mod frame_set;
 mod headers;
+mod joined;
 mod lanes;
 mod mmsg;
 mod receive;
@@ -167,6 +168,8 @@ pub struct UdpPort {
     ipv4_checksum: bool,
     /// What the kernel gave as one message, where it may.
     merged: Option<Merged>,
+    /// For messages in one piece, where they were asked for.
+    joined: Option<Supply>,
     turns: Turns,
     /// Polled beside the sockets once somebody has asked for it.
     waker: Option<Waker>,
@@ -206,6 +209,7 @@ impl UdpPort {
             stats: PortStats::default(),
             header_len: headers_len,
             ipv4_checksum: config.ipv4_checksum,
+            joined: None,
             merged: config.offload.then(|| Merged::new(config.mtu - (headers_len - ETHERNET_LEN))),
             waker: None,
             yielding: Yielding::default(),
@@ -273,8 +277,17 @@ impl Port for UdpPort {
 
     fn free(&mut self, frames: &mut Burst<PoolFrame>) {
         for frame in frames.drain(..) {
-            self.supply.keep(frame);
+            self.keep(frame);
         }
+    }
+
+    fn join_runs(&mut self, is_on: bool) {
+        self.joined = is_on.then(|| self.room_for_runs()).flatten();
+    }
+
+    fn alloc_run(&mut self) -> Option<PoolFrame> {
+        let takes_runs = self.sockets[..self.sender_count].iter().all(Socket::takes_runs);
+        self.joined.as_mut().filter(|_| takes_runs)?.alloc()
     }
 
     fn merges(&self) -> bool {

@@ -14,6 +14,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use weft_config::node::{Elements, JobSection, NodeConfig, RowSection};
 use weft_wire::header::ElementType;
+use weft_wire::hello::Integrity;
 
 use super::lanes::Lanes;
 use super::member::{MemberPlan, MemberResult};
@@ -56,6 +57,9 @@ pub enum Peer {
     WeftOffload,
     /// The same, the sums by multicast.
     WeftMulticast,
+    /// The same without Weft's CRC: what protects a chunk is the checksum of its datagram, which
+    /// the kernel looks after, as it does for TCP's segments.
+    WeftNoCrc,
     /// Weft, its workers and its box on packet sockets.
     WeftAfPacket,
     /// Weft, its workers and its box on one host, through memory.
@@ -70,10 +74,11 @@ pub enum Peer {
 
 impl Peer {
     /// All of them, in the order of rows.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Weft,
         Self::WeftOffload,
         Self::WeftMulticast,
+        Self::WeftNoCrc,
         Self::WeftAfPacket,
         Self::WeftShm,
         Self::OpenMpi,
@@ -88,6 +93,7 @@ impl Peer {
             Self::Weft => ("weft", "udp"),
             Self::WeftOffload => ("weft", "udp_offload"),
             Self::WeftMulticast => ("weft", "udp_multicast"),
+            Self::WeftNoCrc => ("weft", "udp_no_crc"),
             Self::WeftAfPacket => ("weft", "af_packet"),
             Self::WeftShm => ("weft", "shm"),
             Self::OpenMpi => ("openmpi", "tcp"),
@@ -100,10 +106,15 @@ impl Peer {
         !matches!(self, Self::OpenMpi | Self::OpenMpiRing | Self::Gloo)
     }
 
+    /// What protects a chunk beside its datagram's checksum.
+    const fn integrity(self) -> Integrity {
+        if matches!(self, Self::WeftNoCrc) { Integrity::None } else { Integrity::Crc32c }
+    }
+
     /// The box's port and the workers'.
     const fn ports(self) -> (Io, WorkerIo) {
         match self {
-            Self::WeftMulticast => (Io::Udp, WorkerIo::UdpMulticast),
+            Self::WeftMulticast | Self::WeftNoCrc => (Io::Udp, WorkerIo::UdpMulticast),
             Self::WeftAfPacket => (Io::AfPacket, WorkerIo::AfPacket),
             Self::WeftShm => (Io::Shm, WorkerIo::Shm),
             _ => (Io::Udp, WorkerIo::Udp),
@@ -115,9 +126,11 @@ impl Peer {
     pub const fn is_for(self, one_host: bool) -> bool {
         match self {
             Self::WeftShm => one_host,
-            Self::WeftMulticast | Self::WeftAfPacket | Self::OpenMpi | Self::OpenMpiRing => {
-                !one_host
-            }
+            Self::WeftMulticast
+            | Self::WeftNoCrc
+            | Self::WeftAfPacket
+            | Self::OpenMpi
+            | Self::OpenMpiRing => !one_host,
             Self::Weft | Self::WeftOffload | Self::Gloo => true,
         }
     }
@@ -261,6 +274,7 @@ fn weft(
     let row = RowSection {
         element_type: ElementType::F32,
         elements: Elements::Auto,
+        integrity: peer.integrity(),
         window: (window(place.mtu) / place.lanes).max(WINDOW_MIN),
         ..RowSection::new(0, 0, members)
     };

@@ -289,9 +289,11 @@ Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
 
 With --peers, of f32 vectors in namespaces, each peer's runs in turn with the others':
   peer, io       weft over udp, over udp_offload (runs of frames as one message), over
-                 udp_multicast (the same, and a sum leaves the box once for all), over af_packet
-                 (box and workers on packet sockets), or, with --one-host, over shm; openmpi and
-                 openmpi_ring over tcp; gloo over tcp. Interfaces keep their offloads
+                 udp_multicast (the same, and a sum leaves the box once for all), over udp_no_crc
+                 (the same without Weft's own CRC: a chunk then has the checksum of its datagram
+                 alone, as TCP's segments have theirs), over af_packet (box and workers on packet
+                 sockets), or, with --one-host, over shm; openmpi and openmpi_ring over tcp; gloo
+                 over tcp. Interfaces keep their offloads
   rate_mbit, mtu of the workers' links; without a rate they are not shaped
   time_us        median over the sums of all rounds, of the slowest rank's time
   cpu_s          CPU seconds of one sum, of all ranks and of Weft's box (cpu_box_s)

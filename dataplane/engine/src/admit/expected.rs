@@ -48,6 +48,20 @@ impl Expected {
     }
 }
 
+impl Expected {
+    /// As [`Expected::matches`], of a datagram whose addresses were looked at.
+    #[inline(always)]
+    pub(crate) fn matches_datagram(&self, masks: &Masks, header: &[u8; HEADER_LEN]) -> bool {
+        let own = of_datagram(&self.0.0);
+        let mask = of_datagram(&masks.0.0);
+        let mut differ = 0;
+        for ((word, own), mask) in words(header).zip(words(own)).zip(words(mask)) {
+            differ |= word & mask ^ own;
+        }
+        differ == 0
+    }
+}
+
 impl Masks {
     /// The masks of a row with this exponent and integrity. The exponent's field counts where it is
     /// fixed. The CRC's counts where none is asked for: it is 0 then, and no further check is due.
@@ -106,6 +120,17 @@ impl Masks {
 #[inline(always)]
 pub(crate) const fn is_marked(head: &[u8; LEN]) -> bool {
     head[ETHERNET_LEN + 1] & 0b11 == 0b11
+}
+
+/// The Weft header's share of a pattern.
+#[inline(always)]
+fn of_datagram(pattern: &[u8; PATTERN_LEN]) -> &[u8; HEADER_LEN] {
+    pattern.last_chunk().expect("a pattern ends with the Weft header")
+}
+
+#[inline(always)]
+fn words(header: &[u8; HEADER_LEN]) -> impl Iterator<Item = u64> {
+    header.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word))
 }
 
 #[inline(always)]

@@ -144,7 +144,9 @@ pub(super) fn receive_one(
         .iter_mut()
         .map(|frame| IoSliceMut::new(&mut frame.buffer_mut()[header_len..][..segment_len]))
         .collect();
-    slices.push(IoSliceMut::new(&mut rest[in_frames..]));
+    if let Some(rest) = rest.get_mut(in_frames..) {
+        slices.push(IoSliceMut::new(rest));
+    }
     let slices = &mut slices[..];
     let outcome = HEADERS.with_borrow_mut(|headers| {
         let (fd, controls) = (socket.raw_fd(), Some(&mut headers.controls[..]));

@@ -99,6 +99,9 @@ impl UdpPort {
             Some(merged) => merged.frames_wanted(),
             None => rx.remaining_capacity(),
         };
+        if self.joins() {
+            return self.receive_joined(index, rx);
+        }
         let offered = self.supply.offer(wanted);
         if offered == 0 {
             self.stats.rx_nombuf += 1;
@@ -211,7 +214,7 @@ fn hand_out(
 }
 
 /// Longest message: what the length field of a UDP header can say.
-const MESSAGE_LEN_MAX: usize = 1 << 16;
+pub(super) const MESSAGE_LEN_MAX: usize = 1 << 16;
 /// Most datagrams of a message that go into frames at once: what the kernel cuts or merges.
 pub(super) const SEGMENTS_MAX: usize = 64;
 /// Shorter datagrams are cheap to copy, and a frame for each would be dear.

@@ -12,7 +12,7 @@ use super::runs::Call;
 use super::socket::ECT0;
 use super::{UdpPort, mmsg, runs};
 use crate::pool::PoolFrame;
-use crate::port::{BURST_MAX, Burst};
+use crate::port::{BURST_MAX, Burst, Frame as _};
 use crate::runs::run_frames_max;
 
 /// How a frame leaves.
@@ -42,6 +42,11 @@ impl Departure {
 
 impl UdpPort {
     pub(super) fn transmit(&mut self, tx: &mut Burst<PoolFrame>) -> usize {
+        if let [run] = &tx[..]
+            && let Some(datagram_len) = run.datagram_len()
+        {
+            return self.transmit_joined(tx, datagram_len);
+        }
         if let Some(sent) = self.transmit_run(tx) {
             return sent;
         }
@@ -52,7 +57,7 @@ impl UdpPort {
             let last = plans.last().and_then(Option::as_ref);
             let last = last.filter(|last| last.has_headers_of(tx[index - 1].as_ref(), frame));
             let like = last.map(|last| Departure { is_apart: frame.is_apart(), ..last.clone() });
-            plans.push(like.or_else(|| self.plan(frame)));
+            plans.push(like.or_else(|| self.plan(frame.as_ref(), frame.is_apart())));
         }
         let mut pending = FrameSet::of(&plans, Option::is_some);
         self.stats.tx_errors += (offered - pending.len()) as u64;
@@ -70,7 +75,7 @@ impl UdpPort {
             if refused.contains(index) {
                 left.push(frame);
             } else {
-                self.supply.keep(frame);
+                self.keep(frame);
             }
         }
         *tx = left;
@@ -81,7 +86,7 @@ impl UdpPort {
     /// the socket does not take it so; nothing was sent.
     fn transmit_run(&mut self, tx: &mut Burst<PoolFrame>) -> Option<usize> {
         let first = tx.first().filter(|first| tx.len() > 1 && !first.is_apart())?;
-        let plan = self.plan(first)?;
+        let plan = self.plan(first.as_ref(), false)?;
         let goes_along =
             |frame: &PoolFrame| !frame.is_apart() && plan.has_headers_of(first.as_ref(), frame);
         let fits = tx.len() <= run_frames_max(first.as_ref().len());
@@ -97,7 +102,7 @@ impl UdpPort {
             Ok(_) => {
                 self.stats.tx_packets += count as u64;
                 self.stats.tx_bytes += bytes;
-                tx.drain(..).for_each(|frame| self.supply.keep(frame));
+                tx.drain(..).for_each(|frame| self.keep(frame));
                 Some(count)
             }
             Err(errno) => mmsg::is_full(errno).then_some(0),
@@ -106,21 +111,21 @@ impl UdpPort {
 
     /// Where a frame's payload lies and goes, and the socket that sends it. `None` when no socket
     /// can: not UDP, too long, or from an address that is not this port's.
-    fn plan(&self, frame: &PoolFrame) -> Option<Departure> {
-        let udp = Udp::parse(frame.as_ref()).ok()?;
+    pub(super) fn plan(&self, frame: &[u8], is_apart: bool) -> Option<Departure> {
+        let udp = Udp::parse(frame).ok()?;
         let first = self.local_addr();
         let lane = usize::from(udp.source.port().checked_sub(first.port())?);
         let sendable = lane < self.sender_count
             && udp.source.ip() == first.ip()
             && udp.target.is_ipv4() == first.is_ipv4()
-            && frame.as_ref().len() <= self.info.mtu + ETHERNET_LEN;
+            && frame.len() <= self.info.mtu + ETHERNET_LEN;
         sendable.then(|| Departure {
             socket: lane,
             target: udp.target,
             // Weft is ECN-capable, whatever a frame met on its way here.
-            traffic_class: traffic_class(frame.as_ref()).unwrap_or(0) & !0b11 | ECT0,
+            traffic_class: traffic_class(frame).unwrap_or(0) & !0b11 | ECT0,
             payload: udp.payload_range(),
-            is_apart: frame.is_apart(),
+            is_apart,
         })
     }
 
@@ -195,6 +200,40 @@ mod tests {
         libc::c_int
     );
 
+    /// Has the kernel refuse runs from here on.
+    fn refuse(port: &UdpPort) {
+        setsockopt(port.sockets[0].inner(), NoCheck, &1).unwrap();
+        assert!(port.sockets[0].takes_runs(), "this kernel knows UDP_SEGMENT");
+    }
+
+    #[test]
+    fn a_run_in_one_piece_that_the_kernel_refuses_leaves_datagram_by_datagram() {
+        let config = UdpConfig::new("127.0.0.1:0".parse().unwrap());
+        let config = UdpConfig { offload: true, ..config };
+        let open = || UdpPort::open(&config).unwrap();
+        let (mut port, mut server) = (open(), open());
+        port.join_runs(true);
+        let end = |addr: SocketAddr| Endpoint { mac: pseudo_mac(addr.ip()), addr };
+        let encap = Encap::new(end(port.local_addr()), end(server.local_addr())).unwrap();
+        refuse(&port);
+        let mut run = port.alloc_run().unwrap();
+        for (place, mark) in run.buffer_mut()[IPV4_START..][..95].chunks_mut(10).zip(0..) {
+            place.fill(mark);
+        }
+        encap.emit(run.buffer_mut(), 10);
+        run.set_len(IPV4_START + 95);
+        run.set_datagram_len(10);
+        let mut tx = Burst::from_iter([run]);
+        assert_eq!((port.tx_burst(Nanos(0), &mut tx), tx.len()), (1, 0));
+        assert_eq!((port.stats().tx_packets, port.stats().tx_errors), (10, 0));
+        assert!(port.alloc_run().is_none(), "it is not asked again");
+        let mut rx = Burst::new();
+        assert_eq!(server.rx_burst(Nanos(0), &mut rx), 10);
+        let payloads = rx.iter().map(|frame| &frame.as_ref()[IPV4_START..]);
+        let seen: Vec<(usize, u8)> = payloads.map(|bytes| (bytes.len(), bytes[0])).collect();
+        assert_eq!(seen, (0..10).map(|at| (if at < 9 { 10 } else { 5 }, at)).collect::<Vec<_>>());
+    }
+
     #[test]
     fn a_kernel_that_refuses_runs_gets_frames_and_is_not_asked_again() {
         let config = UdpConfig::new("127.0.0.1:0".parse().unwrap());
@@ -203,8 +242,7 @@ mod tests {
         let (mut port, mut server) = (open(), open());
         let end = |addr: SocketAddr| Endpoint { mac: pseudo_mac(addr.ip()), addr };
         let encap = Encap::new(end(port.local_addr()), end(server.local_addr())).unwrap();
-        setsockopt(port.sockets[0].inner(), NoCheck, &1).unwrap();
-        assert!(port.sockets[0].takes_runs(), "this kernel knows UDP_SEGMENT");
+        refuse(&port);
         let mut tx = Burst::new();
         for mark in 0..5 {
             let mut frame = port.alloc().unwrap();

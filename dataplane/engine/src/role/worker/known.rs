@@ -3,7 +3,7 @@
 //! Decides whether a sum is an ordinary one, which `quick.rs` then takes.
 
 use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, ipv4_checksum_ok};
-use weft_wire::header::{Packet, Template};
+use weft_wire::header::{HEADER_LEN, Packet, Template};
 use weft_wire::hello::Integrity;
 use weft_wire::quant::is_exponent;
 
@@ -44,6 +44,31 @@ impl Known {
                 Integrity::None => head[DATAGRAM - 2..DATAGRAM] == [0, 0],
                 _ => packet.has_crc(crc32c(&frame[DATAGRAM..self.frame_len])),
             }
+    }
+}
+
+impl Known {
+    /// The body of an ordinary sum, of a datagram that is as long as one and whose addresses were
+    /// looked at.
+    #[inline(always)]
+    pub(super) fn ordinary_sum<'a>(
+        &self,
+        datagram: &'a [u8],
+        header: &[u8; HEADER_LEN],
+        by_multicast: bool,
+        crc32c: fn(&[u8]) -> u32,
+    ) -> Option<&'a [u8]> {
+        let packet = Packet::new_unchecked(&header[..]);
+        let is_expected = self.sums[usize::from(by_multicast)]
+            .matches_datagram(&self.masks, header)
+            && datagram.len() == self.frame_len - DATAGRAM
+            && is_exponent(packet.exponent());
+        let is_whole = || match self.integrity {
+            // The comparison has seen that there is none.
+            Integrity::None => true,
+            _ => packet.has_crc(crc32c(datagram)),
+        };
+        (is_expected && is_whole()).then(|| &datagram[HEADER_LEN..])
     }
 }
 

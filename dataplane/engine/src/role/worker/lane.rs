@@ -38,6 +38,13 @@ pub(super) struct Shared {
     pub(super) closing: bool,
 }
 
+impl Shared {
+    /// Bytes of a chunk; 0 before there is a lease.
+    pub(super) fn body_len(&self) -> usize {
+        self.lease.as_ref().map_or(0, LeaseInfo::chunk_len)
+    }
+}
+
 /// A frame that has been checked as far as the row, and when it came.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inbound<'a> {
@@ -280,19 +287,24 @@ impl Lane {
         body_len: usize,
         handshake: bool,
     ) -> usize {
-        let integrity = ctx.lease.as_ref().map_or(Integrity::Crc32c, |lease| lease.integrity);
         let start = self.encap.header_len();
         let datagram_len = HEADER_LEN + body_len;
-        if handshake || integrity == Integrity::Crc32c {
-            let datagram = &mut frame[start..start + datagram_len];
-            let computed = (ctx.crc32c)(datagram);
-            Packet::new_unchecked(datagram).store_crc(computed);
-        }
+        let integrity = self.seal(ctx, &mut frame[start..start + datagram_len], handshake);
         let len = self.encap.emit(frame, datagram_len);
         if integrity == Integrity::Checksum16 || self.encap.target().addr.is_ipv6() {
             self.encap.finish(&mut frame[..len]);
         }
         len
+    }
+
+    /// Protects a datagram by its CRC, where it has one; returns what protects the row.
+    pub(super) fn seal(&self, ctx: &Shared, datagram: &mut [u8], handshake: bool) -> Integrity {
+        let integrity = ctx.lease.as_ref().map_or(Integrity::Crc32c, |lease| lease.integrity);
+        if handshake || integrity == Integrity::Crc32c {
+            let computed = (ctx.crc32c)(datagram);
+            Packet::new_unchecked(datagram).store_crc(computed);
+        }
+        integrity
     }
 }
 

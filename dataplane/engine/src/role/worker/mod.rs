@@ -30,6 +30,7 @@ mod order;
 mod poll;
 mod quick;
 mod receive;
+mod received_run;
 mod run;
 mod slot;
 mod stats;

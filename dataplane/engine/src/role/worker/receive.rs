@@ -93,7 +93,7 @@ impl Worker {
         Ok(())
     }
 
-    fn lane_of(&self, target: SocketAddr) -> Option<usize> {
+    pub(super) fn lane_of(&self, target: SocketAddr) -> Option<usize> {
         let config = &self.shared.config;
         let first = if target.ip() == config.local.addr.ip() {
             config.local.addr.port()

@@ -9,6 +9,7 @@ mod lane_steps;
 mod overrun;
 mod patience;
 mod quick;
+mod received_run;
 mod resync;
 mod rounds;
 mod run;
@@ -173,9 +174,21 @@ struct Sim {
     in_runs: usize,
     /// Frames that a run is asked for.
     run_max: usize,
+    /// Runs are asked for in one piece.
+    joins: bool,
     /// Ranks that do not run before this time.
     asleep_until: Vec<Nanos>,
     round: usize,
+}
+
+/// Cuts what follows the first frame of a run, `len` bytes long, into frames of their own.
+fn cut(run: &[u8], len: usize, frames: &mut [&mut [u8]]) {
+    let start = Udp::parse(&run[..len]).unwrap().payload_start;
+    let datagrams = run[len..].chunks(len - start);
+    for (frame, datagram) in frames.iter_mut().zip(datagrams) {
+        frame[..start].copy_from_slice(&run[..start]);
+        frame[start..len].copy_from_slice(datagram);
+    }
 }
 
 fn member(rank: usize) -> Endpoint {
@@ -228,6 +241,7 @@ impl Sim {
             sent: Vec::new(),
             in_runs: 0,
             run_max: 0,
+            joins: false,
             asleep_until: vec![Nanos(0); member_count],
             round: 0,
         };
@@ -315,7 +329,7 @@ impl Sim {
 
     /// Has a worker write all that it has to send.
     fn transmit(&mut self, rank: usize) {
-        let mut frame = vec![0; 4096];
+        let mut frame = vec![0; 1 << 16];
         let mut others = vec![vec![0; 4096]; self.run_max];
         let (now, mut written, mut in_runs) = (self.now, Vec::new(), 0);
         let (worker, data) = (&mut self.workers[rank], &self.data[rank]);
@@ -323,7 +337,13 @@ impl Sim {
             written.push(frame[..len].to_vec());
             let mut buffers: Vec<&mut [u8]> = others.iter_mut().map(Vec::as_mut_slice).collect();
             let count_max = worker.run_len_max();
-            let (count, len) = worker.poll_run(now, data, &mut buffers);
+            let (count, len) = if self.joins {
+                let count = worker.poll_joined_run(now, data, &mut frame, len, self.run_max);
+                cut(&frame, len, &mut buffers[..count]);
+                (count, len)
+            } else {
+                worker.poll_run(now, data, &mut buffers)
+            };
             assert!(count <= count_max, "{count} of at most {count_max}");
             in_runs += count;
             written.extend(others[..count].iter().map(|other| other[..len].to_vec()));

@@ -24,9 +24,9 @@ struct Outcome {
 }
 
 /// Two rounds of two members with so many frames asked for at once; and how many came so.
-fn run(case: &Case, run_max: usize) -> (Outcome, usize) {
+fn run(case: &Case, run_max: usize, joins: bool) -> (Outcome, usize) {
     let mut sim = Sim::new(2, case.window, 1);
-    sim.run_max = run_max;
+    (sim.run_max, sim.joins) = (run_max, joins);
     for rank in 0..2 {
         let batch_bytes = if case.batch > 1 { case.batch * (42 + HEADER_LEN + 4 * 4) } else { 0 };
         let rate_bytes_per_sec = case.rate_bytes_per_sec;
@@ -61,9 +61,11 @@ proptest! {
         run_max in 1usize..50,
     ) {
         let case = Case { seed, window, chunks, batch, losses_per_mille, rate_bytes_per_sec };
-        let (one_by_one, _) = run(&case, 0);
-        let (in_runs, _) = run(&case, run_max);
-        prop_assert_eq!(one_by_one, in_runs);
+        let (one_by_one, _) = run(&case, 0, false);
+        for joins in [false, true] {
+            let (in_runs, _) = run(&case, run_max, joins);
+            prop_assert_eq!(&one_by_one, &in_runs, "joined: {}", joins);
+        }
     }
 }
 
@@ -77,10 +79,12 @@ fn a_window_is_a_run_and_what_is_paced_is_none() {
         losses_per_mille: 0,
         rate_bytes_per_sec: None,
     };
-    let (Outcome { sent, .. }, in_runs) = run(&case, 63);
-    assert!(in_runs >= 4 * 63 && in_runs < sent.len(), "{in_runs} of {}", sent.len());
-    let paced = Case { rate_bytes_per_sec: Some(10_000_000), ..case };
-    assert_eq!(run(&paced, 63).1, 0);
+    for joins in [false, true] {
+        let (Outcome { sent, .. }, in_runs) = run(&case, 63, joins);
+        assert!(in_runs >= 4 * 63 && in_runs < sent.len(), "{in_runs} of {}", sent.len());
+        let paced = Case { rate_bytes_per_sec: Some(10_000_000), ..case.clone() };
+        assert_eq!(run(&paced, 63, joins).1, 0);
+    }
 }
 
 /// Each lane's are together, so that they leave as one message.
@@ -115,4 +119,11 @@ fn a_run_follows_a_frame_once() {
     assert_eq!(worker.poll_run(sim.now, data, &mut buffers), (3, len));
     assert_eq!(worker.run_len_max(), 0);
     assert_eq!(worker.poll_run(sim.now, data, &mut buffers), (0, 0));
+    let mut frame = vec![0; 4096];
+    assert_eq!(worker.poll_joined_run(sim.now, data, &mut frame, len, 9), 0);
+    assert_eq!(worker.poll_transmit(sim.now, data, &mut frame), Some(len));
+    // Room for two more: what has none is not written.
+    let room = &mut frame[..3 * (len - 42) + 42];
+    assert_eq!(worker.poll_joined_run(sim.now, data, room, len, 9), 2);
+    assert_eq!(worker.poll_joined_run(sim.now, data, &mut frame, len, 9), 0);
 }
