@@ -19,7 +19,7 @@ use weft_io::restamp::Restamp;
 use weft_io::shm::{ShmConfig, ShmHost, ShmPort};
 use weft_io::trace::Trace;
 use weft_io::udp::{UdpConfig, UdpPort};
-use weft_io::{BURST_MAX, Burst, Port};
+use weft_io::{BURST_MAX, Burst, Frame, Port};
 use weft_wire::frame::Encap;
 use weft_wire::{JobId, MacAddr, Nanos};
 
@@ -116,6 +116,34 @@ fn udp_on_loopback() {
         assert_eq!(allocations, 0, "offload: {offload}");
         assert!(returned > 1600, "{returned} of 3200 came back");
     }
+}
+
+#[test]
+fn udp_runs_in_one_piece() {
+    let config =
+        UdpConfig { offload: true, ..UdpConfig::new("127.0.0.1:0".parse().expect("an address")) };
+    let open = || UdpPort::open(&config).expect("a port");
+    let (mut left, mut right) = (open(), open());
+    left.join_runs(true);
+    right.join_runs(true);
+    let there = encap(left.local_addr(), right.local_addr());
+    let mut received = 0;
+    let allocations = allocations_of(|| {
+        for round in 0..100 {
+            let now = Nanos(round * 100_000);
+            let mut run = left.alloc_run().expect("it comes back");
+            there.emit(run.buffer_mut(), 1000);
+            run.set_len(there.header_len() + 45_000);
+            run.set_datagram_len(1000);
+            left.tx_burst(now, &mut Burst::from_iter([run]));
+            right.wait(2_000_000);
+            let mut rx = Burst::new();
+            received += right.rx_burst(now, &mut rx);
+            right.free(&mut rx);
+        }
+    });
+    assert_eq!(allocations, 0);
+    assert!(received > 50, "{received} of 100 came");
 }
 
 #[test]

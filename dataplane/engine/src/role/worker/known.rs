@@ -33,23 +33,16 @@ impl Known {
     ) -> bool {
         let Some(ip) = head[ETHERNET_LEN..].first_chunk() else { return false };
         let by_multicast = is_multicast(ip);
-        let packet = Packet::new_unchecked(&head[DATAGRAM..]);
-        let is_expected = self.sums[usize::from(by_multicast)].matches(&self.masks, head)
+        // A checksum there is, where nothing else is asked for, wants a look.
+        let has_checksum = || head[DATAGRAM - 2..DATAGRAM] != [0, 0];
+        self.sums[usize::from(by_multicast)].matches(&self.masks, head)
             && frame.len() >= self.frame_len
             && ipv4_checksum_ok(ip)
-            && is_exponent(packet.exponent());
-        is_expected
-            && match self.integrity {
-                // The comparison has seen that there is none.
-                Integrity::None => head[DATAGRAM - 2..DATAGRAM] == [0, 0],
-                _ => packet.has_crc(crc32c(&frame[DATAGRAM..self.frame_len])),
-            }
+            && (self.integrity != Integrity::None || !has_checksum())
+            && self.is_whole(&frame[DATAGRAM..self.frame_len], crc32c)
     }
-}
 
-impl Known {
-    /// The body of an ordinary sum, of a datagram that is as long as one and whose addresses were
-    /// looked at.
+    /// The body of an ordinary sum, of a datagram whose addresses were looked at.
     #[inline(always)]
     pub(super) fn ordinary_sum<'a>(
         &self,
@@ -58,17 +51,23 @@ impl Known {
         by_multicast: bool,
         crc32c: fn(&[u8]) -> u32,
     ) -> Option<&'a [u8]> {
-        let packet = Packet::new_unchecked(&header[..]);
-        let is_expected = self.sums[usize::from(by_multicast)]
+        let is_ordinary = self.sums[usize::from(by_multicast)]
             .matches_datagram(&self.masks, header)
             && datagram.len() == self.frame_len - DATAGRAM
-            && is_exponent(packet.exponent());
-        let is_whole = || match self.integrity {
-            // The comparison has seen that there is none.
-            Integrity::None => true,
-            _ => packet.has_crc(crc32c(datagram)),
-        };
-        (is_expected && is_whole()).then(|| &datagram[HEADER_LEN..])
+            && self.is_whole(datagram, crc32c);
+        is_ordinary.then(|| &datagram[HEADER_LEN..])
+    }
+
+    /// What is left to be checked of a datagram whose header is as expected.
+    #[inline(always)]
+    fn is_whole(&self, datagram: &[u8], crc32c: fn(&[u8]) -> u32) -> bool {
+        let packet = Packet::new_unchecked(datagram);
+        is_exponent(packet.exponent())
+            && match self.integrity {
+                // The comparison has seen that there is none.
+                Integrity::None => true,
+                _ => packet.has_crc(crc32c(datagram)),
+            }
     }
 }
 
