@@ -5,6 +5,7 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use weft_engine::PathProbe;
 use weft_engine::role::worker::{Event, Payload, Worker, WorkerError};
+use weft_io::joined::{Takes, hand_out};
 use weft_io::{BURST_MAX, Burst, Frame, Port, run_frames_max};
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
@@ -14,9 +15,6 @@ use weft_wire::header::{HEADER_LEN, Packet};
 use crate::error::Error;
 use crate::narrow::{self, NarrowPath};
 use crate::payload::Nothing;
-use joined::{Takes, hand_out};
-
-mod joined;
 
 /// Longest sleep between looks at the engines' timers.
 pub(crate) const WAIT_NS_MAX: u64 = 10_000_000;
@@ -279,7 +277,7 @@ struct Intake<'a, 'b> {
 
 impl Takes for Intake<'_, '_> {
     /// Sums of the round under way.
-    fn take_run(&mut self, udp: &Udp, datagrams: &[u8], datagram_len: usize) -> usize {
+    fn take_run(&mut self, udp: &Udp, datagrams: &mut [u8], datagram_len: usize) -> usize {
         self.workers.active.handle_run(self.now, udp, datagrams, datagram_len, self.payload)
     }
 

@@ -27,6 +27,7 @@ pub mod af_packet;
 pub mod bands;
 pub mod fault;
 pub mod host;
+pub mod joined;
 pub mod marks;
 pub mod memory;
 pub mod nic;

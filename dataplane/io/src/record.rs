@@ -187,16 +187,19 @@ pub struct Recorded<P: Port> {
     recorder: Option<Box<LaneRecorder>>,
     /// Of the recording that there is, or was.
     shared: Option<Arc<Shared>>,
+    /// Runs in one piece are wanted; while frames are kept there are none.
+    joins: bool,
 }
 
 impl<P: Port> Recorded<P> {
     /// Wraps a port; nothing is kept yet.
     pub fn new(port: P) -> Self {
-        Self { port, recorder: None, shared: None }
+        Self { port, recorder: None, shared: None, joins: false }
     }
 
     /// Begins to keep what comes from now on.
     pub fn record(&mut self, recorder: LaneRecorder) {
+        self.port.join_runs(false);
         self.shared = Some(Arc::clone(&recorder.shared));
         self.recorder = Some(Box::new(recorder));
     }
@@ -220,13 +223,14 @@ impl<P: Port> Recorded<P> {
     /// Ends the recording of this lane.
     pub fn end_recording(&mut self) {
         self.recorder = None;
+        self.port.join_runs(self.joins);
     }
 
     fn begin_breath(&mut self, now: Nanos) {
         let Some(recorder) = &mut self.recorder else { return };
         recorder.begin_breath(now);
         if recorder.shared.is_over() {
-            self.recorder = None;
+            self.end_recording();
         }
     }
 }
@@ -273,6 +277,11 @@ impl<P: Port> Port for Recorded<P> {
             recorder.asked(copy.is_some(), false);
         }
         copy
+    }
+
+    fn join_runs(&mut self, is_on: bool) {
+        self.joins = is_on;
+        self.port.join_runs(is_on && self.recorder.is_none());
     }
 
     forward_port!(port: recycles, free, info, stats, carried, is_open, wait, waker);

@@ -8,9 +8,11 @@
 use arrayvec::ArrayVec;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::{LeaseIndex, PushIndex, RUNS_MAX, RunIndex, Taken, Verdict};
+use weft_io::joined::{Takes, hand_out};
 use weft_io::{Burst, Frame, Port};
 use weft_kernel::RUN_MAX;
 use weft_wire::Nanos;
+use weft_wire::frame::Udp;
 use weft_wire::header::HEADER_LEN;
 
 use self::outbox::Outbox;
@@ -70,7 +72,30 @@ pub struct RoleLane<P: Port, E: LaneEngine> {
     runs: [ArrayVec<P::Frame, RUN_MAX>; RUNS_MAX],
     /// Frames of no further use; where the port recycles, the next answers' copies.
     done: Burst<P::Frame>,
+    /// Runs come in one piece, where the port does that.
+    joins: bool,
     stats: LaneStats,
+}
+
+/// A lane and what it has in hand while it takes a run in one piece.
+struct Joined<'a, P: Port, E: LaneEngine, H> {
+    lane: &'a mut RoleLane<P, E>,
+    now: Nanos,
+    host: &'a mut H,
+}
+
+impl<P: Port, E: LaneEngine, H: HostSide<P>> Takes for Joined<'_, P, E, H> {
+    fn take_run(&mut self, udp: &Udp, datagrams: &mut [u8], datagram_len: usize) -> usize {
+        self.lane.engine.handle_run(self.now, udp, datagrams, datagram_len)
+    }
+
+    fn take_frame(&mut self, bytes: &mut [u8]) {
+        let Some(mut frame) = self.lane.port.alloc() else { return };
+        let Some(room) = frame.buffer_mut().get_mut(..bytes.len()) else { return };
+        room.copy_from_slice(bytes);
+        frame.set_len(bytes.len());
+        self.lane.handle_frame(self.now, frame, self.host);
+    }
 }
 
 /// How busy a lane was, and what it lost on its way out.
@@ -95,6 +120,7 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
             engine,
             runs: [const { ArrayVec::new_const() }; RUNS_MAX],
             done: Burst::new_const(),
+            joins: false,
             stats: LaneStats::default(),
         }
     }
@@ -102,6 +128,10 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
     /// Receives one burst, handles it and sends what came of it; returns how many frames came.
     /// Frames that are not Weft's go to `host`.
     pub fn breathe(&mut self, now: Nanos, host: &mut impl HostSide<P>) -> usize {
+        if self.joins != self.engine.takes_joined() {
+            self.joins = !self.joins;
+            self.port.join_runs(self.joins);
+        }
         let mut rx = Burst::new_const();
         let received = self.port.rx_burst(now, &mut rx);
         if received == 0 {
@@ -112,6 +142,10 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         let prefetches = self.engine.has_far_slots();
         let mut rx = rx.into_iter();
         while let Some(frame) = rx.next() {
+            if let Some(datagram_len) = frame.datagram_len() {
+                self.handle_joined(now, frame, datagram_len, host);
+                continue;
+            }
             let ahead = rx.as_slice();
             if let Some(next) = ahead.first() {
                 prefetch_headers(next.as_ref());
@@ -189,6 +223,19 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
             Verdict::Hold => self.retire(frame),
             verdict => self.carry_out(now, frame, verdict, host),
         }
+    }
+
+    /// A message in one piece: what the engine does not take at once becomes a frame of its own.
+    fn handle_joined(
+        &mut self,
+        now: Nanos,
+        mut run: P::Frame,
+        datagram_len: usize,
+        host: &mut impl HostSide<P>,
+    ) {
+        self.sum_all(now, host);
+        hand_out(run.as_mut(), datagram_len, &mut Joined { lane: self, now, host });
+        self.port.free(&mut Burst::from_iter([run]));
     }
 
     /// Has a run summed and does what its verdict says. Each answer is carried out at once: the

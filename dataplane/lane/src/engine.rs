@@ -7,6 +7,7 @@ use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_engine::role::switch::Agent;
 use weft_engine::role::{LeaseIndex, RunIndex, Taken, Verdict};
+use weft_wire::frame::Udp;
 use weft_wire::{JobId, Nanos};
 
 /// What a lane asks of the engine that it runs.
@@ -57,6 +58,24 @@ pub trait LaneEngine {
     /// A run that waits. By default there is none.
     fn waiting_run(&self) -> Option<RunIndex> {
         None
+    }
+
+    /// True while [`LaneEngine::handle_run`] may take something. By default it does not.
+    fn takes_joined(&self) -> bool {
+        false
+    }
+
+    /// Takes datagrams from the front of a run in one piece; returns how many. The next one comes
+    /// by [`LaneEngine::handle_frame`]. By default it takes none.
+    fn handle_run(
+        &mut self,
+        now: Nanos,
+        udp: &Udp,
+        datagrams: &mut [u8],
+        datagram_len: usize,
+    ) -> usize {
+        let _ = (now, udp, datagrams, datagram_len);
+        0
     }
 
     /// Writes the next frame that no incoming frame asked for, and returns its length.
@@ -135,6 +154,21 @@ impl LaneEngine for Aggregator {
     #[inline]
     fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
         self.handle_frame(now, buffer, len)
+    }
+
+    #[inline]
+    fn takes_joined(&self) -> bool {
+        self.takes_joined()
+    }
+
+    fn handle_run(
+        &mut self,
+        now: Nanos,
+        udp: &Udp,
+        datagrams: &mut [u8],
+        datagram_len: usize,
+    ) -> usize {
+        self.handle_run(now, udp, datagrams, datagram_len)
     }
 
     #[inline(always)]

@@ -222,6 +222,11 @@ impl<P: Port> Port for SteeredPort<P> {
         self.inner.tx_burst(now, tx)
     }
 
+    /// What is sorted are datagrams.
+    fn join_runs(&mut self, is_on: bool) {
+        self.inner.join_runs(is_on && self.mesh.is_none());
+    }
+
     fn stats(&self) -> PortStats {
         let stats = self.inner.stats();
         PortStats { tx_errors: stats.tx_errors + self.relay_dropped, ..stats }

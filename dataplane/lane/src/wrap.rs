@@ -211,6 +211,13 @@ impl<P: Port> Port for Wrapped<P> {
         each!(Outer { Plain, Banded }, &self.outer, port => port.merges())
     }
 
+    /// Nothing else is done to frames, so they may be runs.
+    fn join_runs(&mut self, is_on: bool) {
+        if let Outer::Plain(Chain::Plain(port)) = &mut self.outer {
+            port.join_runs(is_on);
+        }
+    }
+
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
         each!(Outer { Plain, Banded }, &mut self.outer, port => port.free(frames));
     }

@@ -3,6 +3,7 @@ use std::borrow::Cow;
 use super::*;
 use crate::Frame as _;
 use crate::memory::{self, MemoryPort};
+use crate::pool::PoolFrame;
 
 fn entries() -> Vec<Entry<'static>> {
     let octets = || Cow::Owned(vec![0, 0x0f, 0xf0, 0xff]);
@@ -126,4 +127,49 @@ fn the_largest_size_ends_the_recording_at_a_breath_and_not_the_port() {
     let capture = crate::pcap::Capture::load(&directory.path().join("lane-0.pcapng")).unwrap();
     assert!(breaths > 0);
     assert_eq!(capture.packets().count(), breaths * 3);
+}
+
+/// A port that knows whether it was asked for runs in one piece.
+struct Asked {
+    port: MemoryPort,
+    joins: bool,
+}
+
+impl Port for Asked {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        self.port.rx_burst(now, rx)
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        self.port.tx_burst(now, tx)
+    }
+
+    fn join_runs(&mut self, is_on: bool) {
+        self.joins = is_on;
+    }
+
+    crate::forward_port!(port: alloc, free, info, stats);
+}
+
+/// What is kept are datagrams.
+#[test]
+fn while_frames_are_kept_none_is_a_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let (port, _far) = memory::link(64, 1500, ["near", "far"]);
+    let mut recording = recording(&directory, u64::MAX);
+    let mut port = Recorded::new(Asked { port, joins: false });
+    port.join_runs(true);
+    assert!(port.port().joins);
+    port.record(recording.lane(0).unwrap());
+    assert!(!port.port().joins);
+    for is_on in [false, true] {
+        port.join_runs(is_on);
+        assert!(!port.port().joins);
+    }
+    port.end_recording();
+    assert!(port.port().joins);
+    port.join_runs(false);
+    assert!(!port.port().joins);
 }

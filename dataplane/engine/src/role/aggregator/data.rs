@@ -252,9 +252,21 @@ impl Lease {
         job: &mut JobStats,
         transitions: &mut TransitionCounters,
     ) -> Result<bool, DropReason> {
-        let member = &mut self.members[arrival.rank.index()];
         let wire = &mut buffer[arrival.payload_start..arrival.frame_len];
-        let entered = self.slots.take(&arrival, self.mask, member.limit, wire)?;
+        self.take_payload(&arrival, wire, job, transitions)
+    }
+
+    /// As [`Lease::take`], of a payload wherever it stands.
+    #[inline(always)]
+    pub(super) fn take_payload(
+        &mut self,
+        arrival: &Arrival,
+        wire: &mut [u8],
+        job: &mut JobStats,
+        transitions: &mut TransitionCounters,
+    ) -> Result<bool, DropReason> {
+        let member = &mut self.members[arrival.rank.index()];
+        let entered = self.slots.take(arrival, self.mask, member.limit, wire)?;
         member.lag.count(entered.lag);
         job.contributions_added += 1;
         job.bytes_accepted += arrival.frame_len as u64;

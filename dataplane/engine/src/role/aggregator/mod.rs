@@ -13,6 +13,7 @@ mod formation;
 mod held;
 mod hello;
 mod holdings;
+mod joined;
 mod lease;
 mod place;
 mod quick;

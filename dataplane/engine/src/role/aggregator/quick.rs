@@ -92,6 +92,20 @@ impl Aggregator {
         let index: LeaseIndex = (*self.rows.get(usize::from(packet.group().row()))?)?;
         let lease = self.leases.get(index.index())?;
         let (head, rank) = lease.recognise_member(buffer, len)?;
+        let (place, step, first) = self.find_room(lease, rank, datagram)?;
+        Some((index, lease.arrival(now, head, rank, place, step, first)))
+    }
+
+    /// Where a member's contribution goes, if its slot has room for it: bank and step, and whether
+    /// it is the step's first.
+    #[inline(always)]
+    pub(super) fn find_room(
+        &self,
+        lease: &Lease,
+        rank: Rank,
+        header: &[u8; HEADER_LEN],
+    ) -> Option<(BankIndex, u32, bool)> {
+        let packet = Packet::new_unchecked(&header[..]);
         let chunk = packet.chunk().0;
         let step = chunk >> self.shards_log2;
         if chunk & (u32::from(self.shards) - 1) != u32::from(self.lane) || step >= lease.step_count
@@ -111,7 +125,7 @@ impl Aggregator {
         } else {
             return None;
         };
-        Some((index, lease.arrival(now, head, rank, place, step, first)))
+        Some((place, step, first))
     }
 }
 

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 use weft_control::SumOrder;
 use weft_wire::Nanos;
+use weft_wire::frame::Udp;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Kind, Operation};
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase as Step};
 
@@ -71,6 +72,35 @@ pub(super) fn in_runs(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]
     let fates = burst.iter().map(|frame| lane.handle(aggregator, now, frame).0).collect();
     lane.sum_all(aggregator);
     fates
+}
+
+/// As a lane does it where the port joins what a message brings, and how many were taken so: frames
+/// after each other that differ in their datagrams alone.
+fn joined(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> (Vec<Fate>, usize) {
+    let (mut fates, mut taken) = (Vec::new(), 0);
+    let is_like = |one: &Vec<u8>, other: &Vec<u8>| {
+        one.len() == other.len() && one.get(..42) == other.get(..42)
+    };
+    for message in burst.chunk_by(is_like) {
+        let whole = |udp: &Udp| udp.payload_range().end == message[0].len();
+        let udp = Udp::parse(&message[0]).ok().filter(whole);
+        let mut frames = message;
+        while let Some(first) = frames.first() {
+            let mut count = 0;
+            if let Some(udp) = &udp {
+                let datagrams = frames.iter().flat_map(|frame| frame[42..].to_vec());
+                let mut datagrams: Vec<u8> = datagrams.collect();
+                count = aggregator.handle_run(now, udp, &mut datagrams, udp.payload_len);
+            }
+            fates.extend((0..count).map(|_| (Verdict::Hold, Vec::new())));
+            if count == 0 {
+                fates.push(decide(aggregator, now, &mut Buffer::new(first)));
+            }
+            taken += count;
+            frames = &frames[count.max(1)..];
+        }
+    }
+    (fates, taken)
 }
 
 /// The frames that wait to be summed, by run.
@@ -272,8 +302,10 @@ proptest! {
         }
         let members = u8::try_from(row.members.len()).unwrap();
         let ((mut single, group), (mut bursts, _)) = (formed(&config, members), formed(&config, members));
+        let (mut messages, _) = formed(&config, members);
         let join = rejoin(&mut single, &row);
         prop_assert_eq!(&join, &rejoin(&mut bursts, &row));
+        prop_assert_eq!(&join, &rejoin(&mut messages, &row));
         // Steps advance slowly; all members contribute to so many in turn, with odd frames between.
         let mut frames = Vec::new();
         let mut block = Vec::new();
@@ -303,13 +335,28 @@ proptest! {
         while !rest.is_empty() {
             let (burst, behind) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
             let now = Nanos(time);
-            prop_assert_eq!(
-                in_runs(&mut bursts, now, burst), one_by_one(&mut single, now, burst)
-            );
+            let fates = one_by_one(&mut single, now, burst);
+            prop_assert_eq!(in_runs(&mut bursts, now, burst), &fates[..]);
+            prop_assert_eq!(joined(&mut messages, now, burst).0, fates);
             prop_assert_eq!(state(&bursts), state(&single));
+            prop_assert_eq!(state(&messages), state(&single));
             (rest, time) = (behind, time + 1000);
         }
     }
+}
+
+/// All but those that complete their steps, which become answers.
+#[test]
+fn a_members_message_is_taken_at_once() {
+    let (mut aggregator, group, _) = open(2);
+    let message = |rank: usize| -> Vec<Vec<u8>> {
+        (0..2).map(|step| group[rank].contribution(step, 1)).collect()
+    };
+    assert_eq!(joined(&mut aggregator, Nanos(0), &message(0)).1, 2);
+    let (fates, taken) = joined(&mut aggregator, Nanos(0), &message(1));
+    assert_eq!(taken, 0);
+    assert!(fates.iter().all(|(verdict, _)| matches!(verdict, Verdict::Multicast { .. })));
+    assert!(aggregator.takes_joined());
 }
 
 /// How many contributions are summed at once, whenever some are, for (rank, step) after another;

@@ -1,12 +1,13 @@
-//! Hands out the datagrams of a run in one piece: together where the engine takes them so, and one
-//! by one, with headers of their own, where it does not. Decides only.
+//! Hands out the datagrams of a run in one piece ([`Port::join_runs`](crate::Port::join_runs)):
+//! together where an engine takes them so, and one by one, with headers of their own, where it does
+//! not. Decides only.
 
 use weft_wire::frame::{ETHERNET_LEN, IPV6_LEN, UDP_LEN, Udp, run};
 
 /// Who gets them.
-pub(super) trait Takes {
+pub trait Takes {
     /// Takes datagrams from the front of a run; returns how many.
-    fn take_run(&mut self, udp: &Udp, datagrams: &[u8], datagram_len: usize) -> usize;
+    fn take_run(&mut self, udp: &Udp, datagrams: &mut [u8], datagram_len: usize) -> usize;
 
     /// Takes a frame.
     fn take_frame(&mut self, frame: &mut [u8]);
@@ -14,7 +15,7 @@ pub(super) trait Takes {
 
 /// Hands out all of a run: the headers of its first datagram, and datagrams of `datagram_len` bytes,
 /// of which the last may be shorter.
-pub(super) fn hand_out(frame: &mut [u8], datagram_len: usize, to: &mut impl Takes) {
+pub fn hand_out(frame: &mut [u8], datagram_len: usize, to: &mut impl Takes) {
     let Ok(udp) = Udp::parse(frame) else { return };
     let headers_len = udp.payload_start;
     let mut headers = [0; HEADERS_LEN_MAX];
@@ -22,7 +23,7 @@ pub(super) fn hand_out(frame: &mut [u8], datagram_len: usize, to: &mut impl Take
     headers.copy_from_slice(&frame[..headers_len]);
     let mut at = 0;
     while at + headers_len < frame.len() {
-        at += datagram_len * to.take_run(&udp, &frame[at + headers_len..], datagram_len);
+        at += datagram_len * to.take_run(&udp, &mut frame[at + headers_len..], datagram_len);
         if at + headers_len >= frame.len() {
             return;
         }
@@ -56,7 +57,7 @@ mod tests {
     }
 
     impl Takes for Taker {
-        fn take_run(&mut self, udp: &Udp, datagrams: &[u8], datagram_len: usize) -> usize {
+        fn take_run(&mut self, udp: &Udp, datagrams: &mut [u8], datagram_len: usize) -> usize {
             assert_eq!(udp.source.port(), 7);
             let count = self.together.pop_front().unwrap_or(0);
             let taken: Vec<_> = datagrams.chunks(datagram_len).take(count).collect();
