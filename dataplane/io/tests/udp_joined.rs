@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use common::{configure, datagram, encap, inside_namespace, payload, receive, skip};
 use weft_io::pool::PoolFrame;
+use weft_io::shm::ShmHost;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Frame, Port};
 use weft_wire::Nanos;
@@ -217,4 +218,19 @@ fn a_full_socket_leaves_the_run_with_the_caller() {
     assert_eq!(tx[0].datagram_len(), Some(1000));
     assert_eq!(&tx[0].as_ref()[HEADERS..], bytes(45_000));
     assert_eq!((worker.stats().tx_packets, worker.stats().tx_errors), (45 * count, 0));
+}
+
+/// Beside memory that it shares a box still gets what comes over UDP in one piece.
+#[test]
+fn a_port_with_shared_memory_passes_the_wish_on() {
+    let server = open(false);
+    let addr = server.local_addr();
+    let mut worker = open(true);
+    let mut host = ShmHost::open(server, addr).expect("nobody else is there");
+    host.join_runs(true);
+    let route = encap(worker.local_addr(), addr);
+    let mut tx = Burst::from_iter([run(&mut worker, &route, 1000, &bytes(9_500))]);
+    assert_eq!(worker.tx_burst(NOW, &mut tx), 1);
+    let frames = receive(&mut host, 1);
+    assert_eq!(frames[0].datagram_len(), Some(1000));
 }

@@ -302,3 +302,67 @@ impl<P: Port> Port for Chain<P> {
         each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.waker())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use weft_io::forward_port;
+    use weft_io::memory::{MemoryPort, link};
+    use weft_io::pool::PoolFrame;
+
+    use super::*;
+
+    /// A port that says whether it was asked for runs in one piece.
+    struct Asked {
+        port: MemoryPort,
+        joins: Arc<AtomicBool>,
+    }
+
+    impl Port for Asked {
+        type Frame = PoolFrame;
+
+        fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+            self.port.rx_burst(now, rx)
+        }
+
+        fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+            self.port.tx_burst(now, tx)
+        }
+
+        fn join_runs(&mut self, is_on: bool) {
+            self.joins.store(is_on, Ordering::Relaxed);
+        }
+
+        forward_port!(port: alloc, free, info, stats);
+    }
+
+    /// Whether a port is asked that is wrapped so.
+    fn is_asked(wrap: impl FnOnce(Asked) -> Wrapped<Asked>) -> bool {
+        let (port, _peer) = link(4, 1500, ["near", "far"]);
+        let joins = Arc::new(AtomicBool::new(false));
+        wrap(Asked { port, joins: Arc::clone(&joins) }).join_runs(true);
+        joins.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn runs_in_one_piece_come_only_where_nothing_else_is_done_to_frames() {
+        let capture = |port, faults: Option<&FaultConfig>| {
+            let output = File::options().write(true).open("/dev/null").expect("it is everywhere");
+            let warn = Box::new(|_: &io::Error, _: u64| {});
+            let capture = Capture { output, clock_origin: Nanos(0), warn };
+            Wrapped::with_capture(port, faults, capture, 1 << 20).expect("a capture")
+        };
+        let faults = FaultConfig::default();
+        assert!(is_asked(|port| Wrapped::without_capture(port, None)));
+        assert!(is_asked(|port| {
+            Wrapped::without_capture(port, None).with_marks(Arc::new(JobMarks::default()))
+        }));
+        assert!(!is_asked(|port| Wrapped::without_capture(port, Some(&faults))));
+        assert!(!is_asked(|port| capture(port, None)));
+        assert!(!is_asked(|port| capture(port, Some(&faults))));
+        let bands =
+            BandsConfig { rate_bytes_per_sec: 1 << 20, queue_frames_max: 4, age_max_ns: 1 << 20 };
+        assert!(!is_asked(|port| Wrapped::without_capture(port, None).with_bands(bands)));
+    }
+}

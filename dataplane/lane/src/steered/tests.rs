@@ -222,3 +222,22 @@ fn a_lane_that_waits_for_its_port_is_woken_by_who_hands_it_a_frame() {
         assert!(waited < Duration::from_secs(10), "slept {waited:?}");
     });
 }
+
+/// What is sorted by its source are datagrams, so only a lane by itself gets runs in one piece.
+#[test]
+fn only_a_lane_that_sorts_nothing_joins_runs() {
+    let open = || {
+        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let config = UdpConfig { offload: true, ..UdpConfig::new(addr) };
+        UdpPort::open(&config).expect("a port")
+    };
+    for others in [0, 1] {
+        let sides: Vec<UdpPort> = (0..others).map(|_| open()).collect();
+        let lanes = 1 + u16::try_from(others).expect("few");
+        let (mut front, _sides) = steer(open(), sides, true, &map(lanes), 4, None);
+        front.join_runs(true);
+        assert_eq!(front.inner.alloc_run().is_some(), others == 0, "{others} others");
+        front.join_runs(false);
+        assert!(front.inner.alloc_run().is_none());
+    }
+}
