@@ -13,8 +13,8 @@ pub trait Takes {
     fn take_frame(&mut self, frame: &mut [u8]);
 }
 
-/// Hands out all of a run: the headers of its first datagram, and datagrams of `datagram_len` bytes,
-/// of which the last may be shorter.
+/// Hands out all of a run: the headers of its first datagram, and datagrams of `datagram_len`
+/// bytes, of which the last may be shorter.
 pub fn hand_out(frame: &mut [u8], datagram_len: usize, to: &mut impl Takes) {
     let Ok(udp) = Udp::parse(frame) else { return };
     let headers_len = udp.payload_start;

@@ -27,9 +27,9 @@ fn waiting_over(lanes: u16, integrity: Integrity, is_cast: bool) -> (Sim, Vec<u8
         sim.replace(rank, WorkerConfig { multicast, ..config(rank) }, rank as u64);
     }
     let header = sim.await_sum();
-    let sum = |chunk: u32| {
-        let header = Header { chunk: ChunkIndex(chunk), ..header };
-        sim.fake.wrap(0, 0, &header, &[7 + chunk as u8; 16])
+    let sum = |chunk: u8| {
+        let header = Header { chunk: ChunkIndex(chunk.into()), ..header };
+        sim.fake.wrap(0, 0, &header, &[7 + chunk; 16])
     };
     let frames: Vec<Vec<u8>> = (0..4).map(sum).collect();
     let mut headers = frames[0][..42].to_vec();
