@@ -41,8 +41,6 @@ pub(crate) struct Io<P: Port> {
     tx: Burst<P::Frame>,
     /// Those for which there was nothing to send: the next, for their memory is warm.
     unused: Burst<P::Frame>,
-    /// A run in one piece, which leaves alone, behind what is in `tx`.
-    run: Option<P::Frame>,
     pub(crate) port: P,
     /// DSCP of what is sent.
     dscp: u8,
@@ -59,7 +57,6 @@ impl<P: Port> Io<P> {
             rx: Burst::new_const(),
             tx: Burst::new_const(),
             unused: Burst::new_const(),
-            run: None,
             backlog: Backlog::default(),
         }
     }
@@ -126,7 +123,6 @@ impl<P: Port> Io<P> {
         let origin = self.origin;
         // What could not leave in the round would never leave now.
         self.port.free(&mut self.tx);
-        self.run = None;
         self.port.join_runs(false);
         narrow::find_out(&mut self.port, self.dscp, || since(origin), probe)
     }
@@ -139,11 +135,9 @@ impl<P: Port> Io<P> {
     ) -> usize {
         let mut sent = 0;
         loop {
-            if self.run.is_none() && !self.tx.first().is_some_and(is_run) {
+            // A run in one piece leaves alone.
+            if !self.tx.first().is_some_and(is_run) {
                 self.fill(now, workers, payload);
-            }
-            if self.tx.is_empty() {
-                self.tx.extend(self.run.take());
             }
             if self.tx.is_empty() {
                 return sent;
@@ -173,12 +167,13 @@ impl<P: Port> Io<P> {
                 break;
             };
             label(&mut frame, len, self.dscp);
-            let frame = match own {
-                Some(_) => self.join_run(now, workers.active, payload, frame, len),
-                None => Some(frame),
-            };
-            let Some(frame) = frame else { break };
+            if own.is_some() && self.tx.is_empty() {
+                frame = self.join_run(now, workers.active, payload, frame, len);
+            }
             self.tx.push(frame);
+            if self.tx.first().is_some_and(is_run) {
+                break;
+            }
             run_max = run_frames_max(len);
             if own.is_some() {
                 let room = run_max.saturating_sub(self.tx.len());
@@ -188,8 +183,8 @@ impl<P: Port> Io<P> {
         }
     }
 
-    /// Has what follows `first` at once written behind it, where the port takes a run in one piece:
-    /// then that is the run. Else gives the frame back.
+    /// Has what follows `first` at once written behind it, where there is something and the port
+    /// takes a run in one piece; else gives the frame back.
     fn join_run(
         &mut self,
         now: Nanos,
@@ -197,22 +192,20 @@ impl<P: Port> Io<P> {
         payload: &dyn Payload,
         first: P::Frame,
         len: usize,
-    ) -> Option<P::Frame> {
+    ) -> P::Frame {
         let count_max = worker.run_len_max().min(run_frames_max(len) - 1);
         let Some(mut run) = (count_max > 0).then(|| self.port.alloc_run()).flatten() else {
-            return Some(first);
+            return first;
         };
-        let Ok(udp) = Udp::parse(first.as_ref()) else { return Some(first) };
+        let Ok(udp) = Udp::parse(first.as_ref()) else { return first };
         run.buffer_mut()[..len].copy_from_slice(first.as_ref());
         self.unused.push(first);
-        let count = worker.poll_joined_run(now, payload, run.buffer_mut(), len, count_max);
+        let count = worker.poll_joined_run(now, payload, run.buffer_mut(), count_max);
         run.set_len(len + count * udp.payload_len);
         if count > 0 {
             run.set_datagram_len(udp.payload_len);
-            self.run = Some(run);
-            return None;
         }
-        Some(run)
+        run
     }
 
     /// Adds what follows the last frame at once, up to `count_max` frames.

@@ -8,8 +8,6 @@
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
-use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, UDP_LEN};
-use weft_wire::header::HEADER_LEN;
 
 use crate::port::Frame;
 
@@ -26,7 +24,8 @@ impl Pool {
     pub fn new(frame_count: usize, frame_len_max: usize) -> Self {
         let free = ArrayQueue::new(frame_count.max(1));
         for _ in 0..free.capacity() {
-            let buffer = Buffer::new(frame_len_max);
+            let bytes = vec![0; frame_len_max].into_boxed_slice();
+            let buffer = Buffer { bytes, len: 0, datagram_len: 0, is_apart: false, arrived_ns: 0 };
             free.push(Box::new(buffer)).expect("a slot per buffer");
         }
         Self { free: Arc::new(free), frame_len_max }
@@ -86,9 +85,7 @@ type Home = Arc<ArrayQueue<Box<Buffer>>>;
 /// A buffer, and what is known of the frame in it.
 #[derive(Debug)]
 struct Buffer {
-    memory: Box<[u8]>,
-    /// Where the frame begins, so that a payload begins on a cache line.
-    start: usize,
+    bytes: Box<[u8]>,
     len: usize,
     /// Of a run; 0: it is one datagram.
     datagram_len: usize,
@@ -98,25 +95,10 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// Room for `frame_len_max` bytes.
-    fn new(frame_len_max: usize) -> Self {
-        let memory = vec![0; frame_len_max + LINE_BYTES - 1].into_boxed_slice();
-        let payload = memory.as_ptr().addr() + HEADERS_LEN;
-        let start = payload.next_multiple_of(LINE_BYTES) - payload;
-        Self { memory, start, len: 0, datagram_len: 0, is_apart: false, arrived_ns: 0 }
-    }
-
     /// Forgets what is known of the frame.
     #[inline]
     fn clear(&mut self) {
         (self.len, self.datagram_len, self.is_apart, self.arrived_ns) = (0, 0, false, 0);
-    }
-
-    /// All that a frame may take.
-    #[inline]
-    fn room_mut(&mut self) -> &mut [u8] {
-        let end = self.memory.len() + 1 - LINE_BYTES + self.start;
-        &mut self.memory[self.start..end]
     }
 }
 
@@ -145,13 +127,13 @@ impl PoolFrame {
 impl Frame for PoolFrame {
     #[inline]
     fn buffer_mut(&mut self) -> &mut [u8] {
-        self.held_mut().room_mut()
+        &mut self.held_mut().bytes
     }
 
     #[inline]
     fn set_len(&mut self, len: usize) {
         let buffer = self.held_mut();
-        assert!(len <= buffer.room_mut().len(), "a frame fits its buffer");
+        assert!(len <= buffer.bytes.len(), "a frame fits its buffer");
         buffer.len = len;
     }
 
@@ -159,6 +141,7 @@ impl Frame for PoolFrame {
         self.held_mut().is_apart = is_apart;
     }
 
+    #[inline]
     fn datagram_len(&self) -> Option<usize> {
         let datagram_len = self.held().datagram_len;
         (datagram_len > 0).then_some(datagram_len)
@@ -178,7 +161,7 @@ impl AsRef<[u8]> for PoolFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         let buffer = self.held();
-        &buffer.memory[buffer.start..buffer.start + buffer.len]
+        &buffer.bytes[..buffer.len]
     }
 }
 
@@ -186,7 +169,7 @@ impl AsMut<[u8]> for PoolFrame {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         let buffer = self.held_mut();
-        &mut buffer.memory[buffer.start..buffer.start + buffer.len]
+        &mut buffer.bytes[..buffer.len]
     }
 }
 
@@ -199,24 +182,9 @@ impl Drop for PoolFrame {
     }
 }
 
-/// A cache line.
-const LINE_BYTES: usize = 64;
-/// What stands in front of a payload over IPv4; over IPv6 a load may touch two lines.
-const HEADERS_LEN: usize = ETHERNET_LEN + IPV4_LEN + UDP_LEN + HEADER_LEN;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn payloads_begin_on_a_cache_line() {
-        let pool = Pool::new(9, 1514);
-        let frames: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
-        for mut frame in frames {
-            assert_eq!(frame.buffer_mut().len(), 1514);
-            assert_eq!(frame.buffer_mut()[74..].as_ptr().addr() % 64, 0);
-        }
-    }
 
     #[test]
     fn an_empty_pool_gives_nothing_until_a_frame_returns() {
@@ -257,8 +225,10 @@ mod tests {
         frame.set_len(64);
         frame.keep_apart(true);
         frame.set_arrived_ns(7);
+        frame.set_datagram_len(9);
         let frame = pool.renew(frame).expect("it is the pool's");
         assert!(frame.as_ref().is_empty() && !frame.is_apart() && frame.arrived_ns().is_none());
+        assert_eq!(frame.datagram_len(), None);
     }
 
     #[test]

@@ -46,9 +46,7 @@ impl Expected {
     pub(crate) fn matches(&self, masks: &Masks, head: &[u8; LEN]) -> bool {
         self.0.matches(&masks.0, compared(head))
     }
-}
 
-impl Expected {
     /// As [`Expected::matches`], of a datagram whose addresses were looked at.
     #[inline(always)]
     pub(crate) fn matches_datagram(&self, masks: &Masks, header: &[u8; HEADER_LEN]) -> bool {

@@ -9,6 +9,7 @@ use weft_wire::frame::ETHERNET_LEN;
 use super::headers::Headers;
 use super::receive::MESSAGE_LEN_MAX;
 use super::runs::Call;
+use super::socket::Socket;
 use super::transmit::Departure;
 use super::{UdpPort, mmsg};
 use crate::pool::PoolFrame;
@@ -105,52 +106,46 @@ impl UdpPort {
             return 1;
         };
         let whole = Departure { payload: plan.payload.start..bytes.len(), ..plan.clone() };
-        self.sockets[plan.socket].set_traffic_class(plan.traffic_class);
-        let call = Call::message(datagram_len);
+        let socket = &mut self.sockets[plan.socket];
+        socket.set_traffic_class(plan.traffic_class);
         let departures = [(&whole, bytes)].into_iter();
-        let sent = match mmsg::send(&self.sockets[plan.socket], departures, &call) {
-            Ok(0) => 0,
-            Ok(_) => count,
-            Err(errno) if mmsg::is_full(errno) => 0,
+        let sent = match mmsg::send(socket, departures, &Call::run(1, datagram_len)) {
+            Ok(0) => None,
+            Ok(_) => Some(count),
+            Err(errno) if mmsg::is_full(errno) => None,
             Err(errno) => {
-                let sent = self.send_apart(&plan, bytes, datagram_len);
+                let sent = send_apart(socket, &plan, bytes, datagram_len);
                 if sent > 0 {
-                    self.sockets[plan.socket].refuse_runs(errno);
+                    socket.refuse_runs(errno);
                 }
-                self.stats.tx_errors += (count - sent) as u64;
-                self.count_sent(sent, payload_len.min(sent * datagram_len));
-                self.keep(frame);
-                return 1;
+                Some(sent)
             }
         };
-        if sent == 0 {
+        let Some(sent) = sent else {
             tx.push(frame);
             return 0;
-        }
-        self.count_sent(count, payload_len);
+        };
+        self.stats.tx_packets += sent as u64;
+        self.stats.tx_errors += (count - sent) as u64;
+        let payload_bytes = payload_len.min(sent * datagram_len);
+        self.stats.tx_bytes += (sent * self.header_len + payload_bytes) as u64;
         self.keep(frame);
         1
     }
+}
 
-    /// Sends the datagrams of a run one by one, for the kernel does not cut them out of a message;
-    /// returns how many.
-    fn send_apart(&self, plan: &Departure, bytes: &[u8], datagram_len: usize) -> usize {
-        let start = plan.payload.start;
-        let of = |at: usize| {
-            let payload = at..(at + datagram_len).min(bytes.len());
-            Departure { payload, ..plan.clone() }
-        };
-        let departures: ArrayVec<Departure, BURST_MAX> =
-            (start..bytes.len()).step_by(datagram_len).take(BURST_MAX).map(of).collect();
-        let call = Call::one_by_one(departures.len());
-        let departures = departures.iter().map(|departure| (departure, bytes));
-        mmsg::send(&self.sockets[plan.socket], departures, &call).unwrap_or(0)
-    }
-
-    fn count_sent(&mut self, count: usize, payload_bytes: usize) {
-        self.stats.tx_packets += count as u64;
-        self.stats.tx_bytes += (count * self.header_len + payload_bytes) as u64;
-    }
+/// Sends the datagrams of a run one by one, for the kernel does not cut them out of a message;
+/// returns how many.
+fn send_apart(socket: &Socket, plan: &Departure, bytes: &[u8], datagram_len: usize) -> usize {
+    let of = |at: usize| {
+        let payload = at..(at + datagram_len).min(bytes.len());
+        Departure { payload, ..plan.clone() }
+    };
+    let starts = (plan.payload.start..bytes.len()).step_by(datagram_len);
+    let departures: ArrayVec<Departure, BURST_MAX> = starts.take(BURST_MAX).map(of).collect();
+    let call = Call::one_by_one(departures.len());
+    let departures = departures.iter().map(|departure| (departure, bytes));
+    mmsg::send(socket, departures, &call).unwrap_or(0)
 }
 
 /// Messages of one datagram that are received together; of long ones it is one, and one that goes.

@@ -28,11 +28,6 @@ impl Call {
         Self { runs, segment_len: u16::try_from(segment_len).ok() }
     }
 
-    /// One message in one piece, cut into segments of that length.
-    pub(super) fn message(segment_len: usize) -> Self {
-        Self::run(1, segment_len)
-    }
-
     /// So many messages of a frame each.
     pub(super) fn one_by_one(count: usize) -> Self {
         Self { runs: std::iter::repeat_n(1, count).collect(), segment_len: None }

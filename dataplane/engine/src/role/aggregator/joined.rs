@@ -1,7 +1,7 @@
-//! Contributions of one message, whose addresses are looked at once (SPEC#checks).
+//! Contributions of one message, taken where they stand in it (SPEC#checks).
 //!
-//! Invariant: what is taken here `handle_frame` would have taken, to the same effect (tests/
-//! joined.rs holds the two against each other).
+//! Invariant: what is taken here `handle_frame` would have taken, to the same effect (tests/run.rs
+//! holds the two against each other).
 
 use weft_wire::frame::Udp;
 use weft_wire::header::{HEADER_LEN, Packet};
@@ -11,6 +11,7 @@ use weft_wire::{Members, Nanos, Rank};
 use super::Aggregator;
 use super::lease::{Lease, Phase};
 use crate::admit::expected::{DATAGRAM, LEN};
+use crate::drops::DropReason;
 use crate::role::LeaseIndex;
 use crate::slot::Arrival;
 
@@ -32,10 +33,15 @@ impl Aggregator {
         datagrams: &mut [u8],
         datagram_len: usize,
     ) -> usize {
+        if !self.takes_joined() {
+            return 0;
+        }
         let mut count = 0;
         for datagram in datagrams.chunks_mut(datagram_len.max(1)) {
-            if !self.takes_joined() || self.take_datagram(now, udp, datagram).is_none() {
-                break;
+            let recognised = self.recognise_datagram(now, udp, datagram);
+            let Some((index, arrival)) = recognised else { break };
+            if let Err(reason) = self.take_datagram(index, &arrival, datagram) {
+                self.stats.drops.count(reason);
             }
             count += 1;
         }
@@ -43,31 +49,24 @@ impl Aggregator {
         count
     }
 
-    /// Takes an ordinary contribution that does not complete its step, or leaves everything as it
-    /// is.
+    /// Takes a recognised contribution, which does not complete its step.
     #[inline(always)]
-    fn take_datagram(&mut self, now: Nanos, udp: &Udp, datagram: &mut [u8]) -> Option<()> {
-        let (index, arrival) = self.recognise_datagram(now, udp, datagram)?;
+    fn take_datagram(
+        &mut self,
+        index: LeaseIndex,
+        arrival: &Arrival,
+        datagram: &mut [u8],
+    ) -> Result<(), DropReason> {
         let lease = &mut self.leases[index.index()];
-        if lease.has_quota {
-            // Whoever may not be paid for is told so the long way.
-            return None;
-        }
-        let is_whole = lease.row.integrity == Integrity::None
-            || lease.check_integrity(arrival.rank, datagram, 0..datagram.len()).is_ok();
-        if !is_whole {
-            return None;
-        }
-        let job = lease.job(&mut self.jobs);
+        lease.admit(&mut self.jobs, arrival, datagram, 0..datagram.len())?;
+        let job = &mut lease.job(&mut self.jobs).stats;
         let wire = &mut datagram[HEADER_LEN..];
-        let taken = lease.take_payload(&arrival, wire, &mut job.stats, &mut self.stats.transitions);
-        if let Err(reason) = taken {
-            self.stats.drops.count(reason);
-        }
-        Some(())
+        lease.take_payload(arrival, wire, job, &mut self.stats.transitions)?;
+        Ok(())
     }
 
-    /// As [`Aggregator::recognise`]. Changes nothing.
+    /// As [`Aggregator::recognise`], of a contribution that does not complete its step. Changes
+    /// nothing.
     #[inline(always)]
     fn recognise_datagram(
         &self,
@@ -80,25 +79,13 @@ impl Aggregator {
         let index: LeaseIndex = (*self.rows.get(usize::from(packet.group().row()))?)?;
         let lease = self.leases.get(index.index())?;
         let rank = lease.recognise_sender(udp, datagram, header)?;
-        let (place, step, first) = self.find_room(lease, rank, header)?;
-        let bank = lease.slots.bank(place);
-        let others = if first { Members::EMPTY } else { bank.members() };
+        let room = self.find_room(lease, rank, header)?;
+        let bank = lease.slots.bank(room.place);
+        let others = if room.first { Members::EMPTY } else { bank.members() };
         if others.union(rank.bit()) == lease.mask {
             return None;
         }
-        let arrival = Arrival {
-            rank,
-            step,
-            place,
-            first,
-            exponent: packet.exponent(),
-            flags: packet.flags(),
-            congestion: udp.congestion,
-            payload_start: LEN,
-            frame_len: LEN + lease.payload_len,
-            now,
-        };
-        Some((index, arrival))
+        Some((index, lease.arrival(now, header, udp.congestion, rank, room)))
     }
 }
 

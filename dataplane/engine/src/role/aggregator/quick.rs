@@ -10,6 +10,8 @@
 //!
 //! IPv4 only; IPv6 always goes the long way.
 
+use core::ops::Range;
+
 use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, ipv4_checksum_ok};
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::hello::Integrity;
@@ -68,7 +70,9 @@ impl Aggregator {
     pub(super) fn take_quickly(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Quick {
         let Some((index, arrival)) = self.recognise(now, buffer, len) else { return Quick::Else };
         let lease = &mut self.leases[index.index()];
-        if let Err(reason) = lease.admit(&mut self.jobs, &arrival, buffer) {
+        if let Err(reason) =
+            lease.admit(&mut self.jobs, &arrival, buffer, DATAGRAM..arrival.frame_len)
+        {
             return Quick::Drop(reason);
         }
         let job = lease.job(&mut self.jobs);
@@ -92,19 +96,18 @@ impl Aggregator {
         let index: LeaseIndex = (*self.rows.get(usize::from(packet.group().row()))?)?;
         let lease = self.leases.get(index.index())?;
         let (head, rank) = lease.recognise_member(buffer, len)?;
-        let (place, step, first) = self.find_room(lease, rank, datagram)?;
-        Some((index, lease.arrival(now, head, rank, place, step, first)))
+        let room = self.find_room(lease, rank, datagram)?;
+        Some((index, lease.arrival(now, datagram, is_marked(head), rank, room)))
     }
 
-    /// Where a member's contribution goes, if its slot has room for it: bank and step, and whether
-    /// it is the step's first.
+    /// Where a member's contribution goes, if its slot has room for it.
     #[inline(always)]
     pub(super) fn find_room(
         &self,
         lease: &Lease,
         rank: Rank,
         header: &[u8; HEADER_LEN],
-    ) -> Option<(BankIndex, u32, bool)> {
+    ) -> Option<Room> {
         let packet = Packet::new_unchecked(&header[..]);
         let chunk = packet.chunk().0;
         let step = chunk >> self.shards_log2;
@@ -125,7 +128,7 @@ impl Aggregator {
         } else {
             return None;
         };
-        Some((place, step, first))
+        Some(Room { place, step, first })
     }
 }
 
@@ -151,21 +154,22 @@ impl Lease {
         is_expected.then_some((head, rank))
     }
 
-    /// The checks that are left of a recognised contribution: its job's quota, and its integrity
-    /// where more than its pattern tells it.
+    /// The checks that are left of a recognised contribution, whose datagram lies in `range` of
+    /// `bytes`: its job's quota, and its integrity where more than its pattern tells it.
     #[inline(always)]
     pub(super) fn admit(
         &self,
         jobs: &mut [Option<Job>],
         arrival: &Arrival,
-        frame: &[u8],
+        bytes: &[u8],
+        range: Range<usize>,
     ) -> Result<(), DropReason> {
         if self.has_quota {
             self.job(jobs).charge(arrival.now, arrival.frame_len)?;
         }
         match self.row.integrity {
             Integrity::None => Ok(()),
-            _ => self.check_integrity(arrival.rank, frame, DATAGRAM..arrival.frame_len),
+            _ => self.check_integrity(arrival.rank, bytes, range),
         }
     }
 
@@ -173,13 +177,12 @@ impl Lease {
     pub(super) fn arrival(
         &self,
         now: Nanos,
-        head: &[u8; LEN],
+        header: &[u8; HEADER_LEN],
+        congestion: bool,
         rank: Rank,
-        place: BankIndex,
-        step: u32,
-        first: bool,
+        Room { place, step, first }: Room,
     ) -> Arrival {
-        let packet = Packet::new_unchecked(&head[DATAGRAM..]);
+        let packet = Packet::new_unchecked(&header[..]);
         Arrival {
             rank,
             step,
@@ -187,12 +190,21 @@ impl Lease {
             first,
             exponent: packet.exponent(),
             flags: packet.flags(),
-            congestion: is_marked(head),
+            congestion,
             payload_start: LEN,
             frame_len: LEN + self.payload_len,
             now,
         }
     }
+}
+
+/// Where a contribution goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) place: BankIndex,
+    pub(super) step: u32,
+    /// It is the step's first.
+    pub(super) first: bool,
 }
 
 /// What became of a frame on the short way. Small, so that it travels in registers.

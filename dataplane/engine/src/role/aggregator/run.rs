@@ -19,7 +19,8 @@ use weft_wire::hello::Integrity;
 
 use super::Aggregator;
 use super::lease::Lease;
-use crate::admit::expected::{DATAGRAM, LEN};
+use super::quick::Room;
+use crate::admit::expected::{DATAGRAM, LEN, is_marked};
 use crate::role::run::{RunIndex, Runs, Taken};
 use crate::role::{LeaseIndex, Verdict};
 use crate::slot::counter::Transition;
@@ -80,7 +81,9 @@ impl Aggregator {
             return Taken::Else;
         }
         self.stats.frames += 1;
-        if let Err(reason) = lease.admit(&mut self.jobs, &arrival, frame) {
+        if let Err(reason) =
+            lease.admit(&mut self.jobs, &arrival, frame, DATAGRAM..arrival.frame_len)
+        {
             self.stats.drops.count(reason);
             return Taken::Drop(reason);
         }
@@ -131,7 +134,9 @@ impl Aggregator {
         if bank.members().contains(rank.bit()) {
             return None;
         }
-        let arrival = lease.arrival(now, head, rank, place, bank.step(), false);
+        let room = Room { place, step: bank.step(), first: false };
+        let header: &[u8; HEADER_LEN] = head.last_chunk()?;
+        let arrival = lease.arrival(now, header, is_marked(head), rank, room);
         (arrival.exponent == bank.exponent()).then_some((index, arrival))
     }
 

@@ -26,19 +26,21 @@ impl Worker {
     ) -> usize {
         let by_multicast = udp.target.ip().is_multicast();
         let Some(index) = self.lane_of(udp.target) else { return 0 };
+        if udp.source != self.lanes[index].box_addr() {
+            return 0;
+        }
         let mut count = 0;
         for datagram in datagrams.chunks(datagram_len.max(1)) {
-            let ctx = &self.shared;
+            if self.state == WorkerState::Stopped {
+                break;
+            }
+            let (ctx, lane) = (&self.shared, &mut self.lanes[index]);
             let (Some(header), Some(lease)) = (datagram.first_chunk(), ctx.lease.as_ref()) else {
                 break;
             };
             let packet = Packet::new_unchecked(&header[..HEADER_LEN]);
             let (chunk, shards) = (packet.chunk(), u32::from(lease.shards));
-            let lane = &mut self.lanes[index];
-            let is_here = udp.source == lane.box_addr()
-                && chunk.0 % shards == u32::from(lane.index)
-                && lane.is_open()
-                && self.state != WorkerState::Stopped;
+            let is_here = chunk.0 % shards == u32::from(lane.index) && lane.is_open();
             let known = lane.known.as_ref().filter(|_| is_here);
             let sum = known
                 .and_then(|known| known.ordinary_sum(datagram, header, by_multicast, ctx.crc32c));

@@ -45,21 +45,19 @@ impl Worker {
         (count, len)
     }
 
-    /// As [`Worker::poll_run`], of contributions that follow the first in its own frame, which is
-    /// `first_len` bytes long: each is a datagram without headers, up to `count_max` of them.
-    /// Returns how many. What goes so has no UDP checksum: whoever makes the headers makes it.
+    /// As [`Worker::poll_run`], of contributions that follow the first in its own frame: each is a
+    /// datagram without headers, as long as that one, up to `count_max` of them. Returns how many.
+    /// What goes so has no UDP checksum: whoever makes the headers makes it.
     pub fn poll_joined_run(
         &mut self,
         now: Nanos,
         payload: &dyn Payload,
         frame: &mut [u8],
-        first_len: usize,
         count_max: usize,
     ) -> usize {
         self.write_run(now, count_max, |lane, ctx, action, index| {
             let headers_len = lane.encap.header_len();
             let datagram_len = HEADER_LEN + ctx.body_len();
-            debug_assert_eq!(first_len, headers_len + datagram_len, "a contribution's");
             // Headers would stand over the end of the datagram before, and are not written.
             let place = frame.get_mut((index + 1) * datagram_len..)?;
             let place = place.get_mut(..headers_len + datagram_len)?;

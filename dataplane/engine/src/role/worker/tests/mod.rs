@@ -338,7 +338,7 @@ impl Sim {
             let mut buffers: Vec<&mut [u8]> = others.iter_mut().map(Vec::as_mut_slice).collect();
             let count_max = worker.run_len_max();
             let (count, len) = if self.joins {
-                let count = worker.poll_joined_run(now, data, &mut frame, len, self.run_max);
+                let count = worker.poll_joined_run(now, data, &mut frame, self.run_max);
                 cut(&frame, len, &mut buffers[..count]);
                 (count, len)
             } else {

@@ -120,10 +120,10 @@ fn a_run_follows_a_frame_once() {
     assert_eq!(worker.run_len_max(), 0);
     assert_eq!(worker.poll_run(sim.now, data, &mut buffers), (0, 0));
     let mut frame = vec![0; 4096];
-    assert_eq!(worker.poll_joined_run(sim.now, data, &mut frame, len, 9), 0);
+    assert_eq!(worker.poll_joined_run(sim.now, data, &mut frame, 9), 0);
     assert_eq!(worker.poll_transmit(sim.now, data, &mut frame), Some(len));
     // Room for two more: what has none is not written.
     let room = &mut frame[..3 * (len - 42) + 42];
-    assert_eq!(worker.poll_joined_run(sim.now, data, room, len, 9), 2);
-    assert_eq!(worker.poll_joined_run(sim.now, data, &mut frame, len, 9), 0);
+    assert_eq!(worker.poll_joined_run(sim.now, data, room, 9), 2);
+    assert_eq!(worker.poll_joined_run(sim.now, data, &mut frame, 9), 0);
 }
