@@ -238,8 +238,8 @@ impl Port for WorkerPort {
         each!(&self.kind, port => port.merges())
     }
 
-    fn join_runs(&mut self, is_on: bool) {
-        each!(&mut self.kind, port => port.join_runs(is_on));
+    fn join_runs(&mut self, is_on: bool) -> bool {
+        each!(&mut self.kind, port => port.join_runs(is_on))
     }
 
     fn alloc_run(&mut self) -> Option<PoolFrame> {

@@ -103,9 +103,10 @@ pub trait Port {
 
     /// Asks for runs in one piece: what the kernel gives as one message may come as one frame from
     /// now on ([`Frame::datagram_len`]), or does no longer. Only asked of a port whose frames go
-    /// straight to the caller. Ignored by default.
-    fn join_runs(&mut self, is_on: bool) {
+    /// straight to the caller. False where none ever comes so, as by default.
+    fn join_runs(&mut self, is_on: bool) -> bool {
         let _ = is_on;
+        false
     }
 
     /// An empty frame with room for a run, to be sent alone; `None` where the port takes none, or

@@ -279,9 +279,9 @@ impl<P: Port> Port for Recorded<P> {
         copy
     }
 
-    fn join_runs(&mut self, is_on: bool) {
+    fn join_runs(&mut self, is_on: bool) -> bool {
         self.joins = is_on;
-        self.port.join_runs(is_on && self.recorder.is_none());
+        self.port.join_runs(is_on && self.recorder.is_none())
     }
 
     forward_port!(port: recycles, free, info, stats, carried, is_open, wait, waker);

@@ -281,8 +281,9 @@ impl Port for UdpPort {
         }
     }
 
-    fn join_runs(&mut self, is_on: bool) {
-        self.joined = is_on.then(|| self.room_for_runs()).flatten();
+    fn join_runs(&mut self, is_on: bool) -> bool {
+        self.joined = (is_on && self.has_runs()).then(|| self.room_for_runs());
+        self.has_runs()
     }
 
     fn alloc_run(&mut self) -> Option<PoolFrame> {

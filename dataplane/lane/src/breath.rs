@@ -72,8 +72,10 @@ pub struct RoleLane<P: Port, E: LaneEngine> {
     runs: [ArrayVec<P::Frame, RUN_MAX>; RUNS_MAX],
     /// Frames of no further use; where the port recycles, the next answers' copies.
     done: Burst<P::Frame>,
-    /// Runs come in one piece, where the port does that.
+    /// The port was asked for runs in one piece.
     joins: bool,
+    /// And some may come.
+    has_runs: bool,
     stats: LaneStats,
 }
 
@@ -121,6 +123,7 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
             runs: [const { ArrayVec::new_const() }; RUNS_MAX],
             done: Burst::new_const(),
             joins: false,
+            has_runs: false,
             stats: LaneStats::default(),
         }
     }
@@ -130,7 +133,7 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
     pub fn breathe(&mut self, now: Nanos, host: &mut impl HostSide<P>) -> usize {
         if self.joins != self.engine.takes_joined() {
             self.joins = !self.joins;
-            self.port.join_runs(self.joins);
+            self.has_runs = self.port.join_runs(self.joins) && self.joins;
         }
         let mut rx = Burst::new_const();
         let received = self.port.rx_burst(now, &mut rx);
@@ -142,7 +145,9 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         let prefetches = self.engine.has_far_slots();
         let mut rx = rx.into_iter();
         while let Some(frame) = rx.next() {
-            if let Some(datagram_len) = frame.datagram_len() {
+            if self.has_runs
+                && let Some(datagram_len) = frame.datagram_len()
+            {
                 self.handle_joined(now, frame, datagram_len, host);
                 continue;
             }
@@ -226,6 +231,7 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
     }
 
     /// A message in one piece: what the engine does not take at once becomes a frame of its own.
+    #[inline(never)]
     fn handle_joined(
         &mut self,
         now: Nanos,

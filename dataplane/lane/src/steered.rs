@@ -223,8 +223,8 @@ impl<P: Port> Port for SteeredPort<P> {
     }
 
     /// What is sorted are datagrams.
-    fn join_runs(&mut self, is_on: bool) {
-        self.inner.join_runs(is_on && self.mesh.is_none());
+    fn join_runs(&mut self, is_on: bool) -> bool {
+        self.mesh.is_none() && self.inner.join_runs(is_on)
     }
 
     fn stats(&self) -> PortStats {

@@ -212,9 +212,10 @@ impl<P: Port> Port for Wrapped<P> {
     }
 
     /// Nothing else is done to frames, so they may be runs.
-    fn join_runs(&mut self, is_on: bool) {
-        if let Outer::Plain(Chain::Plain(port)) = &mut self.outer {
-            port.join_runs(is_on);
+    fn join_runs(&mut self, is_on: bool) -> bool {
+        match &mut self.outer {
+            Outer::Plain(Chain::Plain(port)) => port.join_runs(is_on),
+            _ => false,
         }
     }
 
@@ -330,8 +331,9 @@ mod tests {
             self.port.tx_burst(now, tx)
         }
 
-        fn join_runs(&mut self, is_on: bool) {
+        fn join_runs(&mut self, is_on: bool) -> bool {
             self.joins.store(is_on, Ordering::Relaxed);
+            true
         }
 
         forward_port!(port: alloc, free, info, stats);
@@ -341,8 +343,9 @@ mod tests {
     fn is_asked(wrap: impl FnOnce(Asked) -> Wrapped<Asked>) -> bool {
         let (port, _peer) = link(4, 1500, ["near", "far"]);
         let joins = Arc::new(AtomicBool::new(false));
-        wrap(Asked { port, joins: Arc::clone(&joins) }).join_runs(true);
-        joins.load(Ordering::Relaxed)
+        let told = wrap(Asked { port, joins: Arc::clone(&joins) }).join_runs(true);
+        assert_eq!(told, joins.load(Ordering::Relaxed));
+        told
     }
 
     #[test]

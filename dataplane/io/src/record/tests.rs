@@ -146,8 +146,9 @@ impl Port for Asked {
         self.port.tx_burst(now, tx)
     }
 
-    fn join_runs(&mut self, is_on: bool) {
+    fn join_runs(&mut self, is_on: bool) -> bool {
         self.joins = is_on;
+        true
     }
 
     crate::forward_port!(port: alloc, free, info, stats);
@@ -160,12 +161,12 @@ fn while_frames_are_kept_none_is_a_run() {
     let (port, _far) = memory::link(64, 1500, ["near", "far"]);
     let mut recording = recording(&directory, u64::MAX);
     let mut port = Recorded::new(Asked { port, joins: false });
-    port.join_runs(true);
+    assert!(port.join_runs(true));
     assert!(port.port().joins);
     port.record(recording.lane(0).unwrap());
     assert!(!port.port().joins);
     for is_on in [false, true] {
-        port.join_runs(is_on);
+        assert!(port.join_runs(is_on), "once it is over they may come");
         assert!(!port.port().joins);
     }
     port.end_recording();

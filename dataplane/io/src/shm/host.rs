@@ -310,8 +310,8 @@ impl<P: Port> Port for ShmHost<P> {
         (is_ours && frame_len <= self.info.mtu + ETHERNET_LEN) || self.inner.recycles(frame_len)
     }
 
-    fn join_runs(&mut self, is_on: bool) {
-        self.inner.join_runs(is_on);
+    fn join_runs(&mut self, is_on: bool) -> bool {
+        self.inner.join_runs(is_on)
     }
 
     fn merges(&self) -> bool {

@@ -17,10 +17,14 @@ use crate::port::{BURST_MAX, Burst, Frame};
 use crate::supply::Supply;
 
 impl UdpPort {
-    /// Frames for messages in one piece, where messages may have several datagrams.
-    pub(super) fn room_for_runs(&self) -> Option<Supply> {
-        let merges = self.merged.is_some() && self.info.mtu <= MESSAGE_LEN_MAX / 2;
-        merges.then(|| Supply::new(RUN_FRAMES, self.header_len + MESSAGE_LEN_MAX))
+    /// Messages may have several datagrams.
+    pub(super) fn has_runs(&self) -> bool {
+        self.merged.is_some() && self.info.mtu <= MESSAGE_LEN_MAX / 2
+    }
+
+    /// Frames for messages in one piece.
+    pub(super) fn room_for_runs(&self) -> Supply {
+        Supply::new(RUN_FRAMES, self.header_len + MESSAGE_LEN_MAX)
     }
 
     /// Whether messages are received in one piece. Not where each datagram needs a checksum.

@@ -140,8 +140,9 @@ impl Port for Joining {
         self.port.tx_burst(now, tx)
     }
 
-    fn join_runs(&mut self, is_on: bool) {
+    fn join_runs(&mut self, is_on: bool) -> bool {
         self.is_on = is_on;
+        true
     }
 
     forward_port!(port: alloc, free, info, stats);
