@@ -369,6 +369,22 @@ fn a_members_message_is_taken_at_once() {
     assert!(aggregator.takes_joined());
 }
 
+/// A message ends with what is left of a run; nothing but whole chunks is summed.
+#[test]
+fn a_datagram_that_is_no_whole_chunk_is_left() {
+    let row = RowConfig { integrity: Integrity::None, ..row(0, 0, 2) };
+    let (mut aggregator, group) = formed(&config(vec![row]), 2);
+    let frames = [0, 1].map(|step| group[0].contribution(step, 1));
+    let udp = Udp::parse(&frames[0]).unwrap();
+    let len = udp.payload_len;
+    let whole = frames.map(|frame| frame[42..].to_vec());
+    let mut longer = [&whole[0][..], &[0; 4]].concat();
+    assert_eq!(aggregator.handle_run(Nanos(0), &udp, &mut longer, len + 4), 0);
+    let mut cut = whole.concat();
+    cut.truncate(2 * len - 4);
+    assert_eq!(aggregator.handle_run(Nanos(0), &udp, &mut cut, len), 1);
+}
+
 /// How many contributions are summed at once, whenever some are, for (rank, step) after another;
 /// at the end of the burst all others are.
 fn runs_of(aggregator: &mut Aggregator, group: &[Member], burst: &[(usize, u32)]) -> Vec<usize> {
