@@ -195,6 +195,38 @@ fn the_largest_frames_go_through() {
     }
 }
 
+/// A burst of them would be several caches full.
+#[test]
+fn long_frames_come_a_few_at_a_time_and_all_of_them_in_order() {
+    fn lens<P: Port>(port: &mut P, payload_len: usize) -> Vec<usize> {
+        let mut lens = Vec::new();
+        let mut next = 0;
+        loop {
+            let mut rx = Burst::new();
+            match port.rx_burst(clock(), &mut rx) {
+                0 => return lens,
+                count => lens.push(count),
+            }
+            for frame in rx {
+                assert_eq!(frame.as_ref()[42..], vec![next; payload_len]);
+                next += 1;
+            }
+        }
+    }
+    for (payload_len, wanted) in [(60_000, &[3, 3, 2][..]), (9_000, &[8])] {
+        let (mut host, addr) = host_at("127.0.0.1:0".parse().unwrap(), 65_535);
+        let own = local(20_042);
+        let config = ShmConfig { mtu: 65_535, ..ShmConfig::new(own, addr) };
+        let mut worker = join(&mut host, &config).expect("it is let in");
+        for mark in 0..8 {
+            send(&mut worker, own, addr, &vec![mark; payload_len]);
+            send(&mut host, addr, own, &vec![mark; payload_len]);
+        }
+        assert_eq!(lens(&mut host, payload_len), wanted);
+        assert_eq!(lens(&mut worker, payload_len), wanted);
+    }
+}
+
 #[test]
 fn ipv6_members_are_bound_to_their_address_too() {
     let Ok(udp) = UdpPort::open(&UdpConfig::new("[::1]:0".parse().unwrap())) else {

@@ -120,6 +120,27 @@ fn single_datagrams_come_together() {
     assert_eq!(marks, (0..12).collect::<Vec<u8>>());
 }
 
+/// A burst of them would be several caches full.
+#[test]
+fn messages_of_long_datagrams_come_a_few_at_a_time() {
+    for joins in [false, true] {
+        let (mut worker, mut server) = (open(true), open(joins));
+        let route = encap(worker.local_addr(), server.local_addr());
+        let bytes = bytes(56_000);
+        for _ in 0..8 {
+            let mut tx = Burst::from_iter([run(&mut worker, &route, 8000, &bytes)]);
+            assert_eq!(worker.tx_burst(NOW, &mut tx), 1);
+        }
+        let mut datagrams = Vec::new();
+        while datagrams.iter().sum::<u64>() < 8 * 7 {
+            let before = server.stats().rx_packets;
+            server.rx_burst(NOW, &mut Burst::new());
+            datagrams.push(server.stats().rx_packets - before);
+        }
+        assert_eq!(datagrams, [21, 21, 14], "{joins}");
+    }
+}
+
 #[test]
 fn only_who_asks_gets_runs_in_one_piece() {
     let addr = SocketAddr::from(([127, 0, 0, 1], 0));

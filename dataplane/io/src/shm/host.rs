@@ -19,7 +19,7 @@ use super::cast::CastWriter;
 use super::entrance::{Entrance, Link};
 use super::ring::{Broken, Taken};
 use super::{LINKS_MAX, LOOK_NS, ShmCounts, ShmError, count};
-use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
+use crate::port::{BURST_BYTES, Burst, Frame, Port, PortInfo, PortStats};
 use crate::rest::Yielding;
 use crate::wake::{Waker, yield_core};
 
@@ -168,7 +168,8 @@ impl<P: Port> ShmHost<P> {
     fn receive(&mut self, rx: &mut Burst<P::Frame>) -> usize {
         let before = rx.len();
         let mut silent = 0;
-        while silent < self.links.len() && !rx.is_full() {
+        let enough_bytes = self.stats.rx_bytes + BURST_BYTES;
+        while silent < self.links.len() && !rx.is_full() && self.stats.rx_bytes < enough_bytes {
             let index = self.next_link % self.links.len();
             self.next_link = index + 1;
             match self.receive_from(index, rx) {

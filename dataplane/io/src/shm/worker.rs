@@ -22,7 +22,7 @@ use super::door;
 use super::hello::{self, Hello, Message, ROWS_MAX};
 use super::ring::{Broken, FRAME_LEN_MAX, Taken, Taker};
 use crate::pool::PoolFrame;
-use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
+use crate::port::{BURST_BYTES, Burst, Frame, Port, PortInfo, PortStats};
 use crate::rest::Yielding;
 use crate::supply::Supply;
 use crate::udp::SOCKETS_MAX;
@@ -333,14 +333,15 @@ pub(super) fn wait_for_any(ports: &mut [ShmPort], timeout: Duration) {
     connection::wait_for_any(&mut joined, timeout);
 }
 
-/// Takes frames out until the burst is full or nothing is left.
+/// Takes frames out until the burst is full, or as long as it may be, or nothing is left.
 fn take_burst(
     ring: &mut Taker,
     supply: &mut Supply,
     stats: &mut PortStats,
     rx: &mut Burst<PoolFrame>,
 ) -> Result<(), Broken> {
-    while !rx.is_full() && ring.has_frames()? {
+    let enough_bytes = stats.rx_bytes + BURST_BYTES;
+    while !rx.is_full() && stats.rx_bytes < enough_bytes && ring.has_frames()? {
         let Some(mut frame) = supply.alloc() else {
             stats.rx_nombuf += 1;
             break;

@@ -13,7 +13,7 @@ use super::socket::Socket;
 use super::transmit::Departure;
 use super::{UdpPort, mmsg};
 use crate::pool::PoolFrame;
-use crate::port::{BURST_MAX, Burst, Frame};
+use crate::port::{BURST_BYTES, BURST_MAX, Burst, Frame};
 use crate::supply::Supply;
 
 impl UdpPort {
@@ -41,10 +41,11 @@ impl UdpPort {
     }
 
     /// Receives messages as one frame each, as long as a burst of datagrams has room for one like
-    /// the last.
+    /// the last and is not long enough.
     pub(super) fn receive_joined(&mut self, index: usize, rx: &mut Burst<PoolFrame>) -> usize {
         let (mut count, mut datagrams) = (0, 0);
-        while !rx.is_full() {
+        let enough_bytes = self.stats.rx_bytes + BURST_BYTES;
+        while !rx.is_full() && self.stats.rx_bytes < enough_bytes {
             let Some(received) = self.receive_message(index, rx) else { break };
             count += usize::from(received > 0);
             datagrams += received;

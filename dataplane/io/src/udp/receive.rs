@@ -11,7 +11,7 @@ use super::UdpPort;
 use super::headers::Headers;
 use super::mmsg::{self, Received};
 use crate::pool::PoolFrame;
-use crate::port::{Burst, Frame, PortStats};
+use crate::port::{BURST_BYTES, Burst, Frame, PortStats};
 
 /// What the kernel gave as one message, until all of it was handed out.
 #[derive(Debug)]
@@ -127,10 +127,11 @@ impl UdpPort {
     }
 
     /// As [`UdpPort::receive`], message by message, as long as `rx` has room for one like the last:
-    /// answers to half a run are half a run.
+    /// answers to half a run are half a run. A burst of long frames ends before it is full.
     fn receive_merged(&mut self, index: usize, rx: &mut Burst<PoolFrame>) -> usize {
         let mut count = 0;
-        while !rx.is_full() {
+        let enough_bytes = self.stats.rx_bytes + BURST_BYTES;
+        while !rx.is_full() && self.stats.rx_bytes < enough_bytes {
             let Some(merged) = self.merged.as_mut() else { break };
             if !rx.is_empty() && rx.remaining_capacity() < merged.datagrams {
                 break;
