@@ -3,7 +3,8 @@
 //!
 //! The numbers are small integers, so that their sums are exact in every element type and the
 //! expected sum is one multiplication away. A sum of one chunk before each measured one makes all
-//! workers begin together.
+//! workers begin together, and one behind it makes nobody compare its sum on a core that another
+//! worker still needs for its own.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -106,12 +107,11 @@ pub fn run<P: Port>(
             let sent = session.port().stats().tx_bytes;
             let before = session.statistics().data;
             let used = (own.used(), aggregator.as_ref().map(Process::used).unwrap_or_default());
-            Vector::new(plan, plan.element_type.len_bytes() as u64, turn).sum(&mut session)?;
+            meet(plan, &mut session)?;
             let begun = Instant::now();
             vector.sum(&mut session)?;
             let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let now = (own.used(), aggregator.as_ref().map(Process::used).unwrap_or_default());
-            result.wrong += vector.wrong(plan, turn);
             if measured {
                 let (ours, theirs) = (now.0.since(used.0), now.1.since(used.1));
                 result.cpu_ns += ours.cpu_ns;
@@ -124,11 +124,18 @@ pub fn run<P: Port>(
                 result.chunks_by_multicast +=
                     data.answers_by_multicast - before.answers_by_multicast;
             }
+            meet(plan, &mut session)?;
+            result.wrong += vector.wrong(plan, turn);
         }
         report(result);
     }
     session.close()?;
     Ok(())
+}
+
+/// Waits until all workers are here.
+fn meet<P: Port>(plan: &MemberPlan, session: &mut Session<P>) -> Result<(), Error> {
+    Vector::new(plan, plan.element_type.len_bytes() as u64, 0).sum(session)
 }
 
 /// Numbers of one worker in one sum.
