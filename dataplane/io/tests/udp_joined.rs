@@ -125,18 +125,20 @@ fn single_datagrams_come_together() {
 fn messages_of_long_datagrams_come_a_few_at_a_time() {
     for joins in [false, true] {
         let (mut worker, mut server) = (open(true), open(joins));
+        if server.granted().rx_bytes < 1 << 20 {
+            return skip("a receive buffer of 1 MiB needs CAP_NET_ADMIN or a higher rmem_max");
+        }
         let route = encap(worker.local_addr(), server.local_addr());
         let bytes = bytes(56_000);
         for _ in 0..8 {
             let mut tx = Burst::from_iter([run(&mut worker, &route, 8000, &bytes)]);
             assert_eq!(worker.tx_burst(NOW, &mut tx), 1);
         }
-        let mut datagrams = Vec::new();
-        while datagrams.iter().sum::<u64>() < 8 * 7 {
+        let datagrams = [(); 3].map(|()| {
             let before = server.stats().rx_packets;
             server.rx_burst(NOW, &mut Burst::new());
-            datagrams.push(server.stats().rx_packets - before);
-        }
+            server.stats().rx_packets - before
+        });
         assert_eq!(datagrams, [21, 21, 14], "{joins}");
     }
 }
