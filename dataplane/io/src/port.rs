@@ -19,9 +19,9 @@ use crate::wake::Waker;
 /// at once, testpmd's default.
 pub const BURST_MAX: usize = 64;
 
-/// Bytes after which a port that copies what it receives ends a burst of long frames: a core's
-/// cache keeps these until they have been handled. Of frames of 64 KiB a whole burst would be
-/// several caches full.
+/// Bytes after which a port that copies what it receives takes no more into a burst from a socket,
+/// or from its rings: a core's cache keeps these until they have been handled. Of frames of 64 KiB
+/// a whole burst would be several caches full.
 pub(crate) const BURST_BYTES: u64 = 128 << 10;
 
 /// Up to [`BURST_MAX`] frames, owned, in order.
