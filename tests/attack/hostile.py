@@ -32,8 +32,8 @@ JOB, ROW, ELEMENTS = 1, 1, 64
 CHUNKS_MAX = 4096
 PATIENCE_S = 20
 COUNTED_S = 20
-# A box brings its page up to date once a second.
-SETTLED_S = 2.5
+# Three times the `metrics_period_ms` of the box's file.
+SETTLED_S = 0.3
 # What a socket buffer surely holds, beside what the honest members send.
 BURST = 64
 # Repeats of honest members are refused as these too.

@@ -3,10 +3,7 @@
 //!
 //! Single-threaded, and the counter is the thread's own, so nothing else is counted.
 
-#[path = "support/counting.rs"]
-mod counting;
-
-use counting::counted;
+use crate::counting::counted;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::worker::{ChunkMeta, Event, Payload, Worker};
 use weft_io::memory::{MemoryPort, hub};

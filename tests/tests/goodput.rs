@@ -37,7 +37,7 @@ fn busy_server(rack: Rack, workers: usize, loss: f64) -> [f64; 3] {
 /// Of a full link the server's credits leave 3 % to requests for models, which are 1 % with jumbo
 /// frames and 6 % without. Between two decisions lie their updates only where nothing is lost.
 #[test]
-fn a_busy_servers_downlink() {
+fn nightly_a_busy_servers_downlink() {
     let rows = [
         (1, 9_000, 4, 0.0),
         (1, 9_000, 8, 0.0),

@@ -13,10 +13,8 @@ use weft_tests::live::sums::{integer_sums, integers};
 use weft_tests::live::{PATIENCE, skip, together};
 use weft_wire::header::Operation;
 
-use self::star::Lab;
+use crate::star::Lab;
 
-#[path = "live_ends/star.rs"]
-mod star;
 
 const HOSTS: [&str; 3] = ["w0", "w1", "w2"];
 

@@ -19,10 +19,8 @@ use weft_tests::live::run::weft;
 use weft_tests::live::sums::{integer_sums, integers};
 use weft_tests::live::{PATIENCE, skip, together};
 
-use self::star::Lab;
+use crate::star::Lab;
 
-#[path = "live_ends/star.rs"]
-mod star;
 
 /// Joins and sums a few vectors, every one of which is compared; the port in words.
 fn sum_all(config: &Config, workers: u8) -> String {

@@ -34,7 +34,7 @@ const RATE_BYTES_PER_SEC: u64 = 1_250_000;
 /// Time between two turns.
 const TURN: Duration = Duration::from_secs(1);
 /// How long an operator's word, and a turn at a host that is there, may take on a busy machine.
-const SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(3);
 /// A controller asks a silent box after 2 s, and waits 2 s for an answer.
 const SILENCE_MAX: Duration = Duration::from_secs(8);
 

@@ -95,12 +95,16 @@ fn updates_that_wait_for_a_narrow_link_are_summed_on_their_way() {
     let text = scenario(8).replacen("workers = 2", "workers = 3", 1)
         + "[lab]\nrate_mbit = 40\n[lab.links]\nps = { up = 40, down = 2 }\n";
     let path = written(directory.path(), &text);
-    let (ended, _out) = Run::start(Path::new(&path), &["--keep-recordings"]).end(PATIENCE);
-    let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
-    assert_eq!((ended.code, &json["verdict"]), (Some(0), &"ok".into()), "{json}");
-    let aggregated = |row: usize| json["jobs"][row]["chunks_aggregated"].as_u64();
-    assert!(aggregated(0) > Some(0), "{json}");
-    assert_eq!(aggregated(1), Some(0), "it has no aggregator: {json}");
+    // Whether the two overlap is up to a busy machine, so a run without a sum is repeated.
+    let has_summed = (0..4).any(|_| {
+        let (ended, _out) = Run::start(Path::new(&path), &["--keep-recordings"]).end(PATIENCE);
+        let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
+        assert_eq!((ended.code, &json["verdict"]), (Some(0), &"ok".into()), "{json}");
+        let aggregated = |row: usize| json["jobs"][row]["chunks_aggregated"].as_u64();
+        assert_eq!(aggregated(1), Some(0), "it has no aggregator: {json}");
+        aggregated(0) > Some(0)
+    });
+    assert!(has_summed, "no update was summed in four runs");
 }
 
 /// The workers that have this folder for their job's.

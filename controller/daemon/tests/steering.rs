@@ -1,8 +1,6 @@
 //! What operators say to the daemon over gRPC: each word is answered once, as itself, and when it
 //! is saved.
 
-mod common;
-
 use std::time::Duration;
 
 use weft_config::controller::{ControllerConfig, HostConfig, PlaceConfig, ReduceConfig};
@@ -11,7 +9,7 @@ use weft_rpc::v1::status_client::StatusClient;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-use common::{Box, PATIENCE, Worker, config, controller, one_granted, request};
+use crate::common::{Box, PATIENCE, Worker, config, controller, one_granted, request};
 
 /// Two operators: the first word counts, and is answered when the job stands still.
 #[tokio::test]

@@ -1,8 +1,6 @@
 //! Tables with several accesses to a key in flight, over UDP on loopback: each push and set counts
 //! once, and what has ended comes before what is called after it; no more.
 
-mod table;
-
 use std::collections::VecDeque;
 use std::thread;
 use std::time::Duration;
@@ -10,7 +8,7 @@ use std::time::Duration;
 use weft_client::keys::{KeyConfig, KeyError, KeySession, KeyTicket, Mode};
 use weft_engine::role::keys::TableError;
 
-use table::{FIRST, Site, connect_with, pulled, row};
+use crate::table::{FIRST, Site, connect_with, pulled, row};
 
 const THREADS: usize = 2;
 const ROUNDS: u32 = 400;

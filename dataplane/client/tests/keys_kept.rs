@@ -1,7 +1,5 @@
 //! Tables of rows that are kept on a disk while they are used, and what comes back from there.
 
-mod table;
-
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -14,7 +12,7 @@ use weft_wire::frame::Udp;
 use weft_wire::header::{Header, Packet};
 use weft_wire::keys::What;
 
-use table::{DEATH, FIRST, KEYS, Site, StopOnDrop, connect, connect_with, over_udp, pulled, row};
+use crate::table::{DEATH, FIRST, KEYS, Site, StopOnDrop, connect, connect_with, over_udp, pulled, row};
 
 /// A folder of this test's own, gone in the end.
 struct Folder(PathBuf);

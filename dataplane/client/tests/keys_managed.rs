@@ -1,7 +1,5 @@
 //! Tables whose rows and copies come by intents and clocks, over UDP on loopback.
 
-mod table;
-
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +7,7 @@ use std::time::{Duration, Instant};
 use weft_client::keys::{KeyError, KeySession, Mode};
 use weft_engine::role::keys::CallError;
 
-use table::{FIRST, KEYS, Site, connect_with, is_local, pulled, row};
+use crate::table::{FIRST, KEYS, Site, connect_with, is_local, pulled, row};
 
 const THREADS: usize = 2;
 const CLOCKS: u32 = 12;

@@ -1,16 +1,14 @@
 //! Sessions of pushes and of keys whose path carries long frames no more: they end and name it.
 
-mod common;
-mod table;
-
+use crate::table;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Cluster, ELEMENTS, JOB, PARAMETERS, server_addr, worker_addr};
-use table::{FIRST, KEYS, ROW_LEN, Site};
+use crate::common::{Cluster, ELEMENTS, JOB, PARAMETERS, server_addr, worker_addr};
+use crate::table::{FIRST, KEYS, ROW_LEN, Site};
 use weft_client::NarrowPath;
 use weft_client::keys::{KeyError, KeySession};
 use weft_client::push::{PushConfig, PushError, PushSession, Version};

@@ -1,11 +1,8 @@
 //! Zero allocations per frame of a pusher, counted: what commands take is all that it takes.
 
-#[path = "../../../tests/tests/support/counting.rs"]
-mod counting;
-
 use std::net::SocketAddr;
 
-use counting::counted;
+use crate::counting::counted;
 use weft_control::{Decision, Version};
 use weft_engine::role::Verdict;
 use weft_engine::role::model::ModelConfig;

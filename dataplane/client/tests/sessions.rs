@@ -352,7 +352,7 @@ fn a_session_closes_after_a_round_that_one_of_its_two_engines_failed() {
     assert!(error.to_string().contains("serves no row 1"), "{error}");
     let begun = Instant::now();
     assert!(!session.close().unwrap());
-    assert!(begun.elapsed() < Duration::from_secs(1), "nobody is waited for");
+    assert!(begun.elapsed() < Duration::from_secs(3), "no member is waited for");
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn a_wrong_row_or_job_is_an_error_at_once_that_names_it() {
             let config = Config { job, ..Config::new(member(0), addr).row(row) };
             Session::over(port, &config).unwrap_err()
         });
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         let expected = format!("the aggregator serves no row {row} of job {job}");
         assert!(error.to_string().contains(&expected), "{error}");
     }

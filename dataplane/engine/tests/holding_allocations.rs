@@ -2,12 +2,9 @@
 //! on, counted: what is installed, what is refused, what is removed, and frames to each of them
 //! meanwhile.
 
-#[path = "../../../tests/tests/support/counting.rs"]
-mod counting;
-
 use std::net::SocketAddr;
 
-use counting::counted;
+use crate::counting::counted;
 use weft_control::{
     BoxIndex, Command, Event, GroupDescriptor, GroupMember, HoldingCommand, JobConfig,
     MemberConfig, OrderNumber, ParentConfig, PushConfig, RowConfig, SumOrder, Version,

@@ -1,12 +1,9 @@
 //! Zero allocations of the box and the processes of a table after their start, counted: accesses,
 //! moves, repeats, and a life that begins anew.
 
-#[path = "../../../tests/tests/support/counting.rs"]
-mod counting;
-
 use std::net::SocketAddr;
 
-use counting::counted;
+use crate::counting::counted;
 use weft_engine::random::Seed;
 use weft_engine::role::keys::{
     Home, HomeConfig, Mode, Op, Outbox, OwnStore, Process, ProcessConfig, ProcessLimits, Sink,

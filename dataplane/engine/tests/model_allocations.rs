@@ -1,12 +1,9 @@
 //! Zero allocations of a durable server and its replica after their start, counted: announcing,
 //! pulling, staging, committing, writing records, following and repairing.
 
-#[path = "../../../tests/tests/support/counting.rs"]
-mod counting;
-
 use std::net::SocketAddr;
 
-use counting::counted;
+use crate::counting::counted;
 use weft_control::BoxIndex;
 use weft_engine::role::Verdict;
 use weft_engine::role::channel::{ChannelClient, ChannelClientConfig, ClientEvent, Peer};

@@ -1,11 +1,9 @@
 //! The AF_PACKET port on a veth pair in a network namespace of its own.
 
-mod common;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{configure, ethernet, fill, inside_namespace, payload, receive, run_inner, skip};
+use crate::common::{configure, ethernet, fill, inside_namespace, payload, receive, run_inner, skip};
 use weft_io::af_packet::{AfPacketConfig, AfPacketError, AfPacketPort, Listens, Steering};
 use weft_io::{BURST_MAX, Burst, Port};
 use weft_wire::frame::{Encap, Endpoint, FrameError, Udp};
@@ -78,7 +76,7 @@ fn receive_now(port: &mut AfPacketPort) -> Burst<<AfPacketPort as Port>::Frame> 
 
 #[test]
 fn bursts_cross_both_ways_unchanged() {
-    if !inside_namespace("bursts_cross_both_ways_unchanged") {
+    if !inside_namespace("af_packet::bursts_cross_both_ways_unchanged") {
         return;
     }
     veth();
@@ -115,7 +113,7 @@ fn bursts_cross_both_ways_unchanged() {
 
 #[test]
 fn a_full_mtu_passes_and_more_is_an_error() {
-    if !inside_namespace("a_full_mtu_passes_and_more_is_an_error") {
+    if !inside_namespace("af_packet::a_full_mtu_passes_and_more_is_an_error") {
         return;
     }
     veth();
@@ -136,7 +134,7 @@ fn a_full_mtu_passes_and_more_is_an_error() {
 /// A port whose configuration says less than its interface allows has that little both ways.
 #[test]
 fn a_smaller_mtu_than_the_interfaces_is_kept_to() {
-    if !inside_namespace("a_smaller_mtu_than_the_interfaces_is_kept_to") {
+    if !inside_namespace("af_packet::a_smaller_mtu_than_the_interfaces_is_kept_to") {
         return;
     }
     veth();
@@ -173,7 +171,7 @@ fn a_smaller_mtu_than_the_interfaces_is_kept_to() {
 
 #[test]
 fn a_vlan_tag_is_put_back() {
-    if !inside_namespace("a_vlan_tag_is_put_back") {
+    if !inside_namespace("af_packet::a_vlan_tag_is_put_back") {
         return;
     }
     veth();
@@ -194,7 +192,7 @@ fn a_vlan_tag_is_put_back() {
 
 #[test]
 fn what_this_host_sends_is_not_received() {
-    if !inside_namespace("what_this_host_sends_is_not_received") {
+    if !inside_namespace("af_packet::what_this_host_sends_is_not_received") {
         return;
     }
     veth();
@@ -211,7 +209,7 @@ fn what_this_host_sends_is_not_received() {
 
 #[test]
 fn a_checksum_left_to_hardware_is_completed() {
-    if !inside_namespace("a_checksum_left_to_hardware_is_completed") {
+    if !inside_namespace("af_packet::a_checksum_left_to_hardware_is_completed") {
         return;
     }
     veth();
@@ -229,7 +227,7 @@ fn a_checksum_left_to_hardware_is_completed() {
 
 #[test]
 fn lcores_share_an_interface_by_source_port() {
-    if !inside_namespace("lcores_share_an_interface_by_source_port") {
+    if !inside_namespace("af_packet::lcores_share_an_interface_by_source_port") {
         return;
     }
     veth();
@@ -265,7 +263,7 @@ fn lcores_share_an_interface_by_source_port() {
 
 #[test]
 fn a_full_ring_is_counted_and_a_full_pool_loses_nothing() {
-    if !inside_namespace("a_full_ring_is_counted_and_a_full_pool_loses_nothing") {
+    if !inside_namespace("af_packet::a_full_ring_is_counted_and_a_full_pool_loses_nothing") {
         return;
     }
     veth();
@@ -321,7 +319,7 @@ fn a_full_ring_is_counted_and_a_full_pool_loses_nothing() {
 
 #[test]
 fn a_port_that_listens_gets_its_datagrams_and_no_stream() {
-    if !inside_namespace("a_port_that_listens_gets_its_datagrams_and_no_stream") {
+    if !inside_namespace("af_packet::a_port_that_listens_gets_its_datagrams_and_no_stream") {
         return;
     }
     veth();
@@ -359,7 +357,7 @@ fn a_port_that_listens_gets_its_datagrams_and_no_stream() {
 
 #[test]
 fn frames_that_are_longer_than_the_interface_allows_are_complained_of() {
-    if !inside_namespace("frames_that_are_longer_than_the_interface_allows_are_complained_of") {
+    if !inside_namespace("af_packet::frames_that_are_longer_than_the_interface_allows_are_complained_of") {
         return;
     }
     veth();
@@ -389,7 +387,7 @@ fn frames_that_are_longer_than_the_interface_allows_are_complained_of() {
 
 #[test]
 fn wait_ends_when_a_frame_comes() {
-    if !inside_namespace("wait_ends_when_a_frame_comes") {
+    if !inside_namespace("af_packet::wait_ends_when_a_frame_comes") {
         return;
     }
     veth();
@@ -409,7 +407,7 @@ fn wait_ends_when_a_frame_comes() {
 
 #[test]
 fn frames_for_others_come_only_when_asked_for() {
-    if !inside_namespace("frames_for_others_come_only_when_asked_for") {
+    if !inside_namespace("af_packet::frames_for_others_come_only_when_asked_for") {
         return;
     }
     veth();
@@ -428,7 +426,7 @@ fn frames_for_others_come_only_when_asked_for() {
 
 #[test]
 fn errors_say_what_to_do() {
-    if !inside_namespace("errors_say_what_to_do") {
+    if !inside_namespace("af_packet::errors_say_what_to_do") {
         return;
     }
     veth();

@@ -1,12 +1,10 @@
 //! Runs of frames that cross a veth pair as one packet between packet sockets: they are the same
 //! frames at the end, and the same datagrams for a kernel.
 
-mod common;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{configure, ethernet, fill, inside_namespace, payload, payloads, receive, skip};
+use crate::common::{configure, ethernet, fill, inside_namespace, payload, payloads, receive, skip};
 use nix::sys::socket::{setsockopt, sockopt};
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Listens, Steering};
 use weft_io::udp::{UdpConfig, UdpPort};
@@ -61,7 +59,7 @@ fn packets(interface: &str) -> u64 {
 
 #[test]
 fn runs_arrive_as_they_were_sent() {
-    if !inside_namespace("runs_arrive_as_they_were_sent") {
+    if !inside_namespace("af_packet_runs::runs_arrive_as_they_were_sent") {
         return;
     }
     veth();
@@ -108,7 +106,7 @@ impl Dice {
 
 #[test]
 fn bursts_of_all_kinds_are_what_single_frames_would_be() {
-    if !inside_namespace("bursts_of_all_kinds_are_what_single_frames_would_be") {
+    if !inside_namespace("af_packet_runs::bursts_of_all_kinds_are_what_single_frames_would_be") {
         return;
     }
     veth();
@@ -202,7 +200,7 @@ fn a_kernel_cuts_runs_whether_its_sockets_take_them_whole_or_not() {
 
 #[test]
 fn runs_of_a_kernels_socket_are_cut_and_tagged() {
-    if !inside_namespace("runs_of_a_kernels_socket_are_cut_and_tagged") {
+    if !inside_namespace("af_packet_runs::runs_of_a_kernels_socket_are_cut_and_tagged") {
         return;
     }
     veth();
@@ -255,7 +253,7 @@ fn runs_of_a_kernels_socket_are_cut_and_tagged() {
 
 #[test]
 fn a_vlan_tag_is_put_back_before_and_after_runs() {
-    if !inside_namespace("a_vlan_tag_is_put_back_before_and_after_runs") {
+    if !inside_namespace("af_packet_runs::a_vlan_tag_is_put_back_before_and_after_runs") {
         return;
     }
     veth();
@@ -282,7 +280,7 @@ fn a_vlan_tag_is_put_back_before_and_after_runs() {
 
 #[test]
 fn a_device_that_takes_no_runs_gets_plain_datagrams() {
-    if !inside_namespace("a_device_that_takes_no_runs_gets_plain_datagrams") {
+    if !inside_namespace("af_packet_runs::a_device_that_takes_no_runs_gets_plain_datagrams") {
         return;
     }
     veth();
@@ -333,7 +331,7 @@ fn a_device_that_takes_no_runs_gets_plain_datagrams() {
 
 #[test]
 fn a_kernel_that_makes_the_checksums_makes_them_right() {
-    if !inside_namespace("a_kernel_that_makes_the_checksums_makes_them_right") {
+    if !inside_namespace("af_packet_runs::a_kernel_that_makes_the_checksums_makes_them_right") {
         return;
     }
     veth();
@@ -365,7 +363,7 @@ fn a_kernel_that_makes_the_checksums_makes_them_right() {
 
 #[test]
 fn a_queueing_discipline_counts_a_run_as_its_frames() {
-    if !inside_namespace("a_queueing_discipline_counts_a_run_as_its_frames") {
+    if !inside_namespace("af_packet_runs::a_queueing_discipline_counts_a_run_as_its_frames") {
         return;
     }
     veth();
@@ -394,7 +392,7 @@ fn a_queueing_discipline_counts_a_run_as_its_frames() {
 
 #[test]
 fn who_does_without_is_given_runs_whole_and_says_so() {
-    if !inside_namespace("who_does_without_is_given_runs_whole_and_says_so") {
+    if !inside_namespace("af_packet_runs::who_does_without_is_given_runs_whole_and_says_so") {
         return;
     }
     veth();
@@ -425,7 +423,7 @@ fn who_does_without_is_given_runs_whole_and_says_so() {
 
 #[test]
 fn what_a_burst_has_no_room_for_comes_with_the_next() {
-    if !inside_namespace("what_a_burst_has_no_room_for_comes_with_the_next") {
+    if !inside_namespace("af_packet_runs::what_a_burst_has_no_room_for_comes_with_the_next") {
         return;
     }
     veth();
@@ -463,7 +461,7 @@ fn what_a_burst_has_no_room_for_comes_with_the_next() {
 
 #[test]
 fn a_full_socket_is_counted() {
-    if !inside_namespace("a_full_socket_is_counted") {
+    if !inside_namespace("af_packet_runs::a_full_socket_is_counted") {
         return;
     }
     veth();
@@ -491,7 +489,7 @@ fn a_full_socket_is_counted() {
 
 #[test]
 fn shares_and_filters_apply_to_runs_as_to_frames() {
-    if !inside_namespace("shares_and_filters_apply_to_runs_as_to_frames") {
+    if !inside_namespace("af_packet_runs::shares_and_filters_apply_to_runs_as_to_frames") {
         return;
     }
     veth();

@@ -1,14 +1,11 @@
 //! Zero allocations per burst, counted.
 
-mod common;
-#[path = "../../../tests/tests/support/counting.rs"]
-mod counting;
-
+use crate::common;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use common::{configure, contribution, datagram, encap, inside_namespace};
-use counting::counted;
+use crate::common::{configure, contribution, datagram, encap, inside_namespace};
+use crate::counting::counted;
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort};
 use weft_io::bands::{Banded, BandsConfig};
 use weft_io::fault::{Fault, FaultConfig, FaultRates};
@@ -214,7 +211,7 @@ fn captures() {
 
 #[test]
 fn af_packet_on_veth() {
-    if !inside_namespace("af_packet_on_veth") {
+    if !inside_namespace("alloc::af_packet_on_veth") {
         return;
     }
     assert!(configure("ip link add near type veth peer name far"));

@@ -1,11 +1,9 @@
 //! Strict-priority queues behind a pacer, in virtual time: who leaves first, where frames wait, for
 //! how long at most.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{contribution, datagram, route};
+use crate::common::{contribution, datagram, route};
 use weft_io::bands::{BARE, BURST_NS, Banded, BandsConfig, QUEUES};
 use weft_io::marks::JobMarks;
 use weft_io::memory::{MemoryPort, link};

@@ -1,10 +1,9 @@
 //! The fault wrapper on a memory link: every frame accounted for, the same fates every time.
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeMap;
 
-use common::{chunk_of, contribution, datagram, ethernet, payload, route};
+use crate::common::{chunk_of, contribution, datagram, ethernet, payload, route};
 use weft_io::fault::{Fault, FaultConfig, FaultCounts, FaultRates, LINK_FRAMES_MAX, member_seed};
 use weft_io::memory::{MemoryPort, link};
 use weft_io::{Burst, Port};

@@ -1,8 +1,6 @@
 //! The memory ports: delivery, refusal, flooding, threads.
 
-mod common;
-
-use common::{ethernet, receive};
+use crate::common::{ethernet, receive};
 use weft_io::memory::{MemoryPort, hub, link};
 use weft_io::{BURST_MAX, Burst, Port};
 use weft_wire::{MacAddr, Nanos};

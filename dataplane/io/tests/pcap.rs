@@ -1,12 +1,11 @@
 //! Captures as ports, and captures of ports.
 
-mod common;
-
+use crate::common;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use common::{chunk_of, contribution, datagram, route, scratch, skip};
+use crate::common::{chunk_of, contribution, datagram, route, scratch, skip};
 use etherparse::PacketBuilder;
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{LegacyPcapReader, PcapBlockOwned, PcapError as ParserError};

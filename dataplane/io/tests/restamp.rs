@@ -1,10 +1,8 @@
 //! Replayed contributions become new ones, in an order that the successor rule allows.
 
-mod common;
-
 use std::collections::HashSet;
 
-use common::{contribution, datagram, ethernet, payload, route};
+use crate::common::{contribution, datagram, ethernet, payload, route};
 use weft_io::memory::{MemoryPort, link};
 use weft_io::restamp::{Restamp, Stamp, WindowStamp, WindowStampConfig};
 use weft_io::{Burst, Port};

@@ -1,8 +1,6 @@
 //! Shared memory between a worker and a box, both ends in this process and in others; peers that
 //! lie, that die, and that are somebody else's.
 
-mod common;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt as _;
@@ -10,8 +8,8 @@ use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::shm::{Host, LONG, clock, host, host_at, join, local, receive_until, send};
-use common::{contribution, datagram, encap};
+use crate::common::shm::{Host, LONG, clock, host, host_at, join, local, receive_until, send};
+use crate::common::{contribution, datagram, encap};
 use weft_io::shm::{Refusal, ShmConfig, ShmError, ShmHost, ShmPort};
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Frame, Port};

@@ -1,11 +1,10 @@
 //! Sums for all members of a row, once in the memory that a box shares with their workers.
 
-mod common;
-
+use crate::common;
 use std::net::{IpAddr, SocketAddr};
 
-use common::shm::{Host, clock, host, join, local, receive_until, send};
-use common::{contribution, payload};
+use crate::common::shm::{Host, clock, host, join, local, receive_until, send};
+use crate::common::{contribution, payload};
 use weft_io::shm::{ShmConfig, ShmHost, ShmPort};
 use weft_io::udp::{Hears, UdpConfig, UdpPort, pseudo_mac};
 use weft_io::{Burst, Port};

@@ -1,12 +1,11 @@
 //! Memory that a worker shares with each lane of a box.
 
-mod common;
-
+use crate::common;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use common::payload;
-use common::shm::{Host, LONG, clock, host, host_at, local, receive_until, send};
+use crate::common::payload;
+use crate::common::shm::{Host, LONG, clock, host, host_at, local, receive_until, send};
 use weft_io::shm::{ShmConfig, ShmError, ShmHost, ShmLanes};
 use weft_io::udp::{UdpConfig, UdpPort, pseudo_mac};
 use weft_io::{Burst, Port};

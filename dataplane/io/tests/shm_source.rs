@@ -1,10 +1,8 @@
 //! Which frames have the source address of those that came through memory: what is believed without
 //! a CRC.
 
-mod common;
-
-use common::shm::{clock, host, join, local, receive_until, send};
-use common::{contribution, datagram, encap};
+use crate::common::shm::{clock, host, join, local, receive_until, send};
+use crate::common::{contribution, datagram, encap};
 use weft_io::fault::{Fault, FaultConfig, FaultRates};
 use weft_io::memory::MemoryPort;
 use weft_io::shm::{ShmConfig, ShmHost, ShmPort};

@@ -1,10 +1,9 @@
 //! The UDP port against itself and against plain sockets, on the loopback interface.
 
-mod common;
-
+use crate::common;
 use std::net::{SocketAddr, UdpSocket};
 
-use common::{configure, datagram, encap, ethernet, inside_namespace, payload, receive, skip};
+use crate::common::{configure, datagram, encap, ethernet, inside_namespace, payload, receive, skip};
 use weft_io::udp::{UdpConfig, UdpError, UdpPort, pseudo_mac};
 use weft_io::{BURST_MAX, Burst, Port};
 use weft_wire::frame::Udp;
@@ -86,7 +85,7 @@ fn ipv6_bursts_cross_both_ways() {
 
 #[test]
 fn a_full_send_buffer_refuses_and_loses_nothing() {
-    if !inside_namespace("a_full_send_buffer_refuses_and_loses_nothing") {
+    if !inside_namespace("udp::a_full_send_buffer_refuses_and_loses_nothing") {
         return;
     }
     // Loopback frees the send buffer at once, so a slow queue must stand in for a wire.

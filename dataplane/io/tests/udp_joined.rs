@@ -1,11 +1,9 @@
 //! Messages in one piece: what a port that was asked for them receives and sends as one frame is
 //! the same datagrams as frame by frame.
 
-mod common;
-
 use std::net::SocketAddr;
 
-use common::{configure, datagram, encap, inside_namespace, payload, receive, skip};
+use crate::common::{configure, datagram, encap, inside_namespace, payload, receive, skip};
 use weft_io::pool::PoolFrame;
 use weft_io::shm::ShmHost;
 use weft_io::udp::{UdpConfig, UdpPort};
@@ -213,7 +211,7 @@ fn a_run_that_cannot_leave_is_counted_and_its_frame_kept() {
 
 #[test]
 fn a_full_socket_leaves_the_run_with_the_caller() {
-    if !inside_namespace("a_full_socket_leaves_the_run_with_the_caller") {
+    if !inside_namespace("udp_joined::a_full_socket_leaves_the_run_with_the_caller") {
         return;
     }
     assert!(configure("ip link set lo up"));

@@ -1,10 +1,8 @@
 //! The ports of a box's lanes, which share a UDP port, against plain sockets on loopback.
 
-mod common;
-
 use std::net::{SocketAddr, UdpSocket};
 
-use common::{datagram, encap, payload, receive, skip};
+use crate::common::{datagram, encap, payload, receive, skip};
 use weft_io::udp::{UdpConfig, UdpError, UdpPort};
 use weft_io::{Burst, Port};
 use weft_wire::Nanos;

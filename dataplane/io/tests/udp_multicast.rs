@@ -1,10 +1,8 @@
 //! Multicast addresses that UDP ports hear, on the loopback interface.
 
-mod common;
-
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use common::{configure, datagram, encap, inside_namespace, payload, receive, skip};
+use crate::common::{configure, datagram, encap, inside_namespace, payload, receive, skip};
 use weft_io::udp::{Hears, UdpConfig, UdpPort};
 use weft_io::{Burst, Port};
 use weft_wire::Nanos;
@@ -80,7 +78,7 @@ fn each_listener_hears_both_lanes_over_ipv4() {
 
 #[test]
 fn each_listener_hears_both_lanes_over_ipv6() {
-    if !inside_namespace("each_listener_hears_both_lanes_over_ipv6") {
+    if !inside_namespace("udp_multicast::each_listener_hears_both_lanes_over_ipv6") {
         return;
     }
     // Loopback has no route for IPv6 multicast.

@@ -1,12 +1,11 @@
 //! Runs of datagrams that cross the kernel as one message: they are the same frames at the end, and
 //! the same datagrams on a wire.
 
-mod common;
-
+use crate::common;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
-use common::{configure, datagram, encap, inside_namespace, payload, payloads, receive, skip};
+use crate::common::{configure, datagram, encap, inside_namespace, payload, payloads, receive, skip};
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort};
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Frame, Port};
@@ -226,7 +225,7 @@ fn assert_plain<F: Frame>(seen: &[F]) {
 
 #[test]
 fn frames_too_long_for_the_path_are_counted_one_by_one_and_runs_go_on() {
-    if !inside_namespace("frames_too_long_for_the_path_are_counted_one_by_one_and_runs_go_on") {
+    if !inside_namespace("udp_offload::frames_too_long_for_the_path_are_counted_one_by_one_and_runs_go_on") {
         return;
     }
     assert!(configure("ip link set lo mtu 1500 up"));

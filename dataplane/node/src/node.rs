@@ -65,8 +65,9 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
         Some(seed) => seed ^ options.lives << 32,
         None => environment::random_seed().map_err(NodeError::Seed)?,
     };
-    let watched = config.node.stats_period_s > 0 || metrics.is_some();
-    let period_s = config.node.stats_period_s.max(1);
+    let stats_ms = Some(config.node.stats_period_s.saturating_mul(1000)).filter(|ms| *ms > 0);
+    let metrics_ms = metrics.as_ref().map(|_| config.node.metrics_period_ms.max(10));
+    let period_ms = stats_ms.into_iter().chain(metrics_ms).min();
     let shards = usize::from(config.lcores.shards);
     let shared = Shared {
         stop: options.stop,
@@ -75,13 +76,13 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
         idle: config.idle.on(config.port.is_socket()),
         shm: OnceLock::new(),
         control: options.control,
-        snapshot_period_ns: watched.then(|| period_s.saturating_mul(1_000_000_000)),
+        snapshot_period_ns: period_ms.map(|ms| ms.saturating_mul(1_000_000)),
         snapshots: (0..shards).map(|_| ArrayQueue::new(1)).collect(),
     };
     let node = Node { settings, shared: &shared, seed, stored: Mutex::new(stored) };
     let mut lost = None;
     let (lanes, is_over) = std::thread::scope(|scope| {
-        let reporter = watched.then(|| scope.spawn(|| reporter::run(config, &shared, metrics)));
+        let reporter = period_ms.map(|_| scope.spawn(|| reporter::run(config, &shared, metrics)));
         let lanes = match config.port.io {
             Io::Udp => node.run_udp(),
             Io::AfPacket => node.run_af_packet(),

@@ -1,14 +1,9 @@
 //! A real process on a packet ring, between two network namespaces of its own. Needs root; without
 //! it the test says so and passes.
 
-mod common;
-#[path = "common/lab.rs"]
-mod lab;
-#[path = "common/member.rs"]
-mod member;
-
-use common::{ConfigFile, Running};
-use lab::{Lab, ip, serves};
+use crate::lab;
+use crate::common::{ConfigFile, Running};
+use crate::lab::{Lab, ip, serves};
 use nix::sys::signal::Signal;
 use weft_config::node::Io;
 

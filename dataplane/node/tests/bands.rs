@@ -4,30 +4,17 @@
 //! Needs namespaces, `tc` and HTB; without them each test says so and passes. What the lines are,
 //! and what becomes of a tree that was half begun, is decided in `bands/tree.rs` and tested there.
 
-#[path = "common/capture.rs"]
-mod capture;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-mod common;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/lab.rs"]
-mod lab;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/member.rs"]
-mod member;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/rig.rs"]
-mod rig;
-
+use crate::lab;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use capture::Capture;
-use common::{PATIENCE, Running};
+use crate::capture::Capture;
+use crate::common::{PATIENCE, Running};
 use nix::sys::signal::Signal;
-use rig::{LABELS, NODE, PEER, RATE_BYTES_PER_SEC, Rig, enter, mean, namespace};
+use crate::rig::{LABELS, NODE, PEER, RATE_BYTES_PER_SEC, Rig, enter, mean, namespace};
 use weft_config::node::BandsSection;
 use weft_rpc::v1;
 
@@ -311,7 +298,7 @@ impl Rig {
 /// While band 0 has something to send, band 1 sends what it has of its own and one burst; and after
 /// the filters flip the other way round, with no packet dropped.
 #[test]
-fn no_packet_of_band_0_waits_behind_band_1_beyond_a_burst() {
+fn nightly_no_packet_of_band_0_waits_behind_band_1_beyond_a_burst() {
     let Some(rig) = Rig::up("one") else { return };
     let at = namespace(&rig.lab.peer);
     // A sink, so that the peer answers nothing.
@@ -363,7 +350,7 @@ impl Rig {
 /// Models of jobs that real sessions pull: band 0 takes the time that it takes alone, and while the
 /// kernel has something of it to send, band 1 sends what it has of its own and one burst.
 #[test]
-fn a_real_job_in_band_0_takes_the_time_that_it_takes_alone() {
+fn nightly_a_real_job_in_band_0_takes_the_time_that_it_takes_alone() {
     let Some(rig) = Rig::up_with("one", DIMENSION) else { return };
     let node = rig.start(&rig.config_of("bands-real", own(), DIMENSION, |_| {}));
     rig.settled([Some(0), Some(1)]);

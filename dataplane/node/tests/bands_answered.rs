@@ -1,17 +1,11 @@
 //! Every word about a band is answered once, also one that makes no sense: a real node on loopback,
 //! and a controller that is played here.
 
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-mod common;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/played.rs"]
-mod played;
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use common::{ConfigFile, Running, weft_node};
+use crate::common::{ConfigFile, Running, weft_node};
 use nix::sys::signal::Signal;
-use played::Controller;
+use crate::played::Controller;
 use weft_config::node::{
     BandsBy, BandsSection, ControllerSection, Io, NodeConfig, PortSection, ServerSection,
 };

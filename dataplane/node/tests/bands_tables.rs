@@ -5,30 +5,16 @@
 //!
 //! Needs namespaces, `tc` and HTB; without them each test says so and passes.
 
-#[path = "common/capture.rs"]
-mod capture;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-mod common;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/lab.rs"]
-mod lab;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/member.rs"]
-mod member;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/rig.rs"]
-mod rig;
-
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use capture::Capture;
-use common::{ConfigFile, PATIENCE, Running};
+use crate::capture::Capture;
+use crate::common::{ConfigFile, PATIENCE, Running};
 use nix::sys::signal::Signal;
-use rig::{NODE, PEER, Rig, enter, namespace};
+use crate::rig::{NODE, PEER, Rig, enter, namespace};
 use serde_json::Value;
 use weft_client::keys::{KeyConfig, KeySession};
 use weft_config::node::{BandsSection, FixedBand, Io, KeysSection, NodeConfig, PortSection};

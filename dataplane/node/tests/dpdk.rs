@@ -1,18 +1,12 @@
 //! A real process on DPDK: net_af_packet on a veth pair between two network namespaces of its own.
 //! Needs root; without it the test says so and passes.
-#![cfg(feature = "dpdk")]
 
-mod common;
-#[path = "common/lab.rs"]
-mod lab;
-#[path = "common/member.rs"]
-mod member;
-
+use crate::lab;
 use std::process::Command;
 use std::time::Instant;
 
-use common::{ConfigFile, PATIENCE, Running};
-use lab::{Lab, serves};
+use crate::common::{ConfigFile, PATIENCE, Running};
+use crate::lab::{Lab, serves};
 use nix::sys::signal::Signal;
 use weft_config::node::{DpdkSection, Io, NodeConfig};
 

@@ -2,27 +2,15 @@
 //! every frame that comes out of its port is read where the cable ends, by a parser that shares no
 //! code with Weft: its DSCP is the label of its job, and the checksums of IP and UDP are those of
 //! what it carries. Needs root; without it the test says so and passes.
-#![cfg(feature = "dpdk")]
-
-#[path = "common/capture.rs"]
-mod capture;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-mod common;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/lab.rs"]
-mod lab;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/member.rs"]
-mod member;
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use capture::Capture;
-use common::{ConfigFile, Running};
+use crate::capture::Capture;
+use crate::common::{ConfigFile, Running};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use lab::{Lab, ip};
+use crate::lab::{Lab, ip};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
 use weft_client::{Config, Session};

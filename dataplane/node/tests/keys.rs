@@ -1,14 +1,11 @@
 //! A real process that is the home of a table of rows, and sessions of `weft-client`.
 
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-mod common;
-
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{ConfigFile, Running, run_to_end, weft_node};
+use crate::common::{ConfigFile, Running, run_to_end, weft_node};
 use nix::sys::signal::Signal;
 use weft_client::keys::{KeyConfig, KeySession};
 use weft_config::StatsFormat;

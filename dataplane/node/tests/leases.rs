@@ -1,19 +1,14 @@
 //! A real process whose jobs and leases come and go over its southbound, with a controller that is
 //! played here and members of `weft-client`.
 
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-mod common;
-#[path = "common/played.rs"]
-mod played;
-
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
+use crate::common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
 use nix::sys::signal::Signal;
-use played::Controller;
+use crate::played::Controller;
 use weft_client::push::{PushConfig, PushSession};
 use weft_client::{Config, Error, Session};
 use weft_config::node::{

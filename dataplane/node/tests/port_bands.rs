@@ -5,27 +5,16 @@
 //! Needs namespaces; without them each test says so and passes. The queues themselves are tested in
 //! virtual time, in `dataplane/io/tests/bands.rs`.
 
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-mod common;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/lab.rs"]
-mod lab;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/member.rs"]
-mod member;
-#[allow(dead_code, reason = "each of these test programs uses a part of it")]
-#[path = "common/rig.rs"]
-mod rig;
-
+use crate::common;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::PATIENCE;
+use crate::common::PATIENCE;
 use nix::sys::signal::Signal;
-use rig::{NODE, RATE_BYTES_PER_SEC, Rig, enter, mean, namespace};
+use crate::rig::{NODE, RATE_BYTES_PER_SEC, Rig, enter, mean, namespace};
 use weft_config::node::{BandsBy, BandsSection};
 
 /// A model of 400 KB: a third of a second of the link.

@@ -1,13 +1,11 @@
 //! A server and a replica as real processes on UDP loopback, with real push sessions.
 
-mod common;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
+use crate::common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
 use nix::sys::signal::Signal;
 use weft_client::push::{Outcome, PushConfig, PushSession};
 use weft_config::node::{Io, NodeConfig, PortSection, ReplicaSection, ServerSection};

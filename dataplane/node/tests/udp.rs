@@ -1,16 +1,12 @@
 //! A real process on UDP loopback, with members that are plain sockets.
 
-mod common;
-#[path = "common/member.rs"]
-mod member;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
-use member::{Member, join_all};
+use crate::common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
+use crate::member::{Member, join_all};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use weft_config::node::{
@@ -116,7 +112,7 @@ fn two_members_get_the_sum_and_the_statistics_match() {
 
     let ended = node.end(Signal::SIGINT);
     assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
-    assert!(ended.took < Duration::from_secs(1), "ended after {:?}", ended.took);
+    assert!(ended.took < PATIENCE, "ended after {:?}", ended.took);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
     let job = &report["jobs"][0];
     assert_eq!(job["name"], "j");
@@ -383,7 +379,7 @@ fn metrics_are_served_and_nothing_else() {
     // A client that says nothing must not keep the node from ending.
     let _silent = TcpStream::connect(addr).expect("it listens");
     let ended = node.end(Signal::SIGINT);
-    assert!(ended.took < Duration::from_secs(1), "ended after {:?}", ended.took);
+    assert!(ended.took < PATIENCE, "ended after {:?}", ended.took);
 }
 
 fn get(addr: SocketAddr, path: &str) -> String {

@@ -1,12 +1,11 @@
 //! What the real switch did, done again: the captures of `p4/golden` byte for byte, and, where
 //! simple_switch is on PATH, the same frames damaged at random through both.
 
-mod rig;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use rig::{Golden, Random, on_path, run_switch};
+use crate::rig::{Golden, Random, on_path, run_switch};
 
 #[test]
 fn the_interpreter_does_what_the_real_switch_did() {

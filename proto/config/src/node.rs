@@ -163,6 +163,9 @@ pub struct NodeSection {
     /// TCP address that answers `GET /metrics` in Prometheus' text format. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
+    /// Milliseconds between two readings of the lanes' counters for that page; at least 10. Default
+    /// 1000.
+    pub metrics_period_ms: u64,
     /// File that tells what happens to groups: a JSON object a line. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<FilePath>,
@@ -176,6 +179,7 @@ impl Default for NodeSection {
             stats_period_s: 0,
             stats_format: StatsFormat::Text,
             metrics: None,
+            metrics_period_ms: 1000,
             events: None,
         }
     }

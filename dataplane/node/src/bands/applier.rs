@@ -16,7 +16,7 @@ use super::counts::Counts;
 use super::former::{self, remove};
 use super::jobs::{Asked, Jobs, answer};
 use super::tree::{Found, Place, Problem};
-use super::{ASKED_MAX, tc};
+use super::{ASKED_MAX, TRIES_MAX, TRY_AGAIN, tc};
 use crate::control::NodeControl;
 
 pub(super) struct Applier {
@@ -102,7 +102,7 @@ impl Applier {
     fn change(&mut self, asked: &[Asked]) {
         let (next, judged) = self.jobs.after(asked);
         let is_given = asked.iter().any(|asked| asked.band.is_some());
-        let outcome = self.apply(&next, is_given);
+        let outcome = self.apply_again(&next, is_given);
         let is_bare = outcome.as_ref().is_err_and(|problem| problem.is_bare);
         for (asked, refused) in asked.iter().zip(judged) {
             // Where there is nothing of Weft's, nothing is to be taken away.
@@ -130,6 +130,21 @@ impl Applier {
         self.look_at = Instant::now() + LOOK;
         let is_over = self.jobs.is_empty();
         self.drained_by = is_over.then(|| Instant::now() + DRAIN_MAX);
+    }
+
+    /// Applies a change, and applies it again after a failure that may pass: a `tc` of a former life
+    /// that still runs, or a kernel that is short of memory.
+    fn apply_again(&mut self, next: &Jobs, is_given: bool) -> Result<(), Problem> {
+        let mut tries = 1;
+        loop {
+            match self.apply(next, is_given) {
+                Err(problem) if problem.error == BandError::Failed && tries < TRIES_MAX => {
+                    tries += 1;
+                    std::thread::sleep(TRY_AGAIN);
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Brings the kernel to these bands, and sees that it has them. None is given where others

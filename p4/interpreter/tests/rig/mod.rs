@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weft_p4_interpreter::Switch;
 
-use super::p4;
+use crate::golden::p4;
 
 /// Frames by port.
 pub(crate) type Ports = BTreeMap<u16, Vec<Vec<u8>>>;

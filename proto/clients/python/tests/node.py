@@ -49,6 +49,7 @@ class Node:
         addresses = ", ".join(f'"{self.ip}:{MEMBER_PORT + 64 * rank}"' for rank in range(members))
         text = (
             f'[node]\nstats_format = "json"\nmetrics = "{self.ip}:{METRICS_PORT}"\n'
+            f'metrics_period_ms = 100\n'
             f'[port]\nio = "udp"\nip = "{self.ip}/8"\n'
             f"[lcores]\nshards = {shards}\n{more}\n[[job]]\nid = 0\n"
         )

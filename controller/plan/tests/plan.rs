@@ -1,0 +1,4 @@
+//! The planners over many cases.
+
+mod baselines;
+mod optimum;

@@ -1,0 +1,6 @@
+//! The interpreter against the real switch.
+
+mod golden;
+mod programs;
+mod rig;
+mod testgen;

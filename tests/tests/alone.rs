@@ -1,0 +1,4 @@
+//! Live tests that measure links: one at a time, beside nothing else.
+
+mod live_bandwidth;
+mod live_probe;
