@@ -1,7 +1,7 @@
 //! `weft`: labs, runs and reports of the Weft dataplane.
 
 // These macros panic when nobody reads: `weft_process::say` does not.
-#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 #![forbid(unsafe_code)]
 
 mod commands;

@@ -408,3 +408,20 @@ fn a_bench_whose_box_dies_says_so_in_every_row() {
         assert!(!text.contains("inf") && !text.contains("NaN"), "{text}");
     }
 }
+
+#[test]
+fn what_goes_with_peers_is_refused_without() {
+    let refused = |options: &str, words: &str| {
+        let arguments: Vec<&str> = ["bench", "allreduce"].into_iter().chain(options.split(' ')).collect();
+        let output = weft(&arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{options}: {stderr}");
+        assert!(stderr.contains(words), "{options}: {stderr}");
+    };
+    for option in ["--mtus 9000", "--rates 100", "--rounds 2", "--only gloo", "--one-host"] {
+        for other in ["--io udp", "--worker-io udp", "--type f32", "--lab", "--rate-mbit 9"] {
+            refused(&format!("{other} {option}"), "cannot be used with");
+        }
+        refused(option, "required arguments were not provided");
+    }
+}

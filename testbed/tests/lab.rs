@@ -10,6 +10,8 @@ use std::process::{Command, Output};
 
 use weft_testbed::lab::tc::{Rate, Shaper};
 use weft_testbed::lab::{self, LabError, LabName, Topology, live, netns, rootless};
+use weft_testbed::run::{Io, Place, Plan};
+use weft_testbed::scenario::{Scenario, has_factorisation, has_jobs};
 
 const TOPOLOGY: &str = r#"{
     "hosts": {
@@ -218,4 +220,32 @@ fn exit_statuses_tell_usage_from_failure() {
     assert_eq!(weft(&["lab", "down", "No/Name"]).status.code(), Some(2));
     assert_eq!(weft(&["lab", "exec", "nosuchlab0", "h1", "--", "true"]).status.code(), Some(1));
     assert_eq!(weft(&["lab", "down", "nosuchlab0"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_lab_is_the_network_that_a_run_of_its_scenario_builds() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let mut pushes = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        if has_jobs("x", &text).unwrap() || has_factorisation("x", &text).unwrap() {
+            continue;
+        }
+        let scenario = Scenario::parse("x", &text).unwrap();
+        pushes += u32::from(scenario.push.is_some());
+        let run = Plan::new(&scenario, Io::Udp, Place::Lab, 1, Path::new("/tmp"), None).unwrap();
+        assert!(Some(scenario.topology().unwrap()) == run.topology, "{}", path.display());
+        assert!(LabName::from_stem(&scenario.name).is_some());
+    }
+    assert!(pushes > 3);
+}
+
+#[test]
+fn the_leaves_of_a_scenario_are_in_its_lab() {
+    let text = include_str!("../scenarios/digits.toml");
+    let mut scenario = Scenario::parse("x", text).unwrap();
+    scenario.aggregation.leaves = 2;
+    let topology = scenario.topology().unwrap();
+    assert!(topology.host("a2").is_some() && topology.host("a3").is_none());
 }

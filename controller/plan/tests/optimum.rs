@@ -1,5 +1,5 @@
 //! How far the plans are from the best there is; `weft plan optimum` prints it for more cases.
-//! `cargo test -p weft-plan --test optimum -- --nocapture` prints the table.
+//! `cargo test -p weft-plan --test plan -- optimum --nocapture` prints the table.
 
 use weft_plan::optimum::{KINDS, measure};
 

@@ -171,33 +171,3 @@ fn text(row: &Row) -> String {
         reason(row.failure.as_ref()),
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-    use clap::error::ErrorKind;
-
-    use super::super::bench_allreduce::AllreduceArgs;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        _arguments: AllreduceArgs,
-    }
-
-    #[test]
-    fn what_goes_with_peers_is_refused_without() {
-        let parse = |options: &str| Cli::try_parse_from(options.split(' '));
-        let peers = ["--mtus 9000", "--rates 100", "--rounds 2", "--only gloo", "--one-host"];
-        for option in peers {
-            assert!(parse(&format!("x --peers {option}")).is_ok(), "{option}");
-            for others in ["--io udp", "--worker-io udp", "--type f32", "--lab", "--rate-mbit 9"] {
-                let error = parse(&format!("x {others} {option}")).unwrap_err();
-                assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{others} {option}");
-                assert!(parse(&format!("x {others}")).is_ok(), "{others}");
-            }
-            let error = parse(&format!("x {option}")).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::MissingRequiredArgument, "{option}");
-        }
-    }
-}

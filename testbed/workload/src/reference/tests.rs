@@ -1,5 +1,5 @@
 use super::*;
-use crate::workload::digits::{Trainer, TrainerConfig};
+use crate::digits::{Trainer, TrainerConfig};
 
 fn config(workers: usize) -> ReferenceConfig {
     ReferenceConfig {
