@@ -309,7 +309,6 @@ fn a_signal_is_heard_while_a_run_is_proved() {
     let run = Run::start(&path, &["--no-lab"]);
     let is_proving = || run.out().join("controller.log").exists() && run.children().is_empty();
     assert!(eventually(PATIENCE, is_proving), "it does not come to the proof");
-    let signalled = Instant::now();
     run.signal(Signal::SIGINT);
     let (ended, _) = run.end(PATIENCE);
     // A proof that came to its end would have given a report.
