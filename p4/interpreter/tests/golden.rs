@@ -96,7 +96,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Where the program and the pairs are.
-fn p4() -> PathBuf {
+pub(crate) fn p4() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
