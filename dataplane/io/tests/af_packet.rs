@@ -476,7 +476,7 @@ fn a_missing_right_is_named() {
         std::process::Command::new("setpriv")
             .args(drop_rights)
             .arg(std::env::current_exe().expect("this test's file"))
-            .args(["--exact", "a_missing_right_is_named"])
+            .args(["--exact", "af_packet::a_missing_right_is_named"])
             .env(INSIDE, "1"),
     );
     assert!(text.contains("1 passed"), "not run without the right");

@@ -171,7 +171,7 @@ fn near_is_a_host(far: &AfPacketPort) {
 
 #[test]
 fn a_kernel_cuts_runs_whether_its_sockets_take_them_whole_or_not() {
-    let name = "a_kernel_cuts_runs_whether_its_sockets_take_them_whole_or_not";
+    let name = "af_packet_runs::a_kernel_cuts_runs_whether_its_sockets_take_them_whole_or_not";
     if !inside_namespace(name) {
         return;
     }

@@ -181,7 +181,7 @@ fn a_mark_on_a_run_is_on_each_of_its_frames() {
 
 #[test]
 fn on_a_wire_runs_are_plain_datagrams_and_frames_apart_stay_so() {
-    let name = "on_a_wire_runs_are_plain_datagrams_and_frames_apart_stay_so";
+    let name = "udp_offload::on_a_wire_runs_are_plain_datagrams_and_frames_apart_stay_so";
     if !inside_namespace(name) {
         return;
     }

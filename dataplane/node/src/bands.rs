@@ -146,7 +146,7 @@ fn place(section: &BandsSection, mtu: u16, name: &str) -> Place {
 
 /// Changes that wait for the thread.
 const ASKED_MAX: usize = 512;
-/// How often another process's right to an interface, or a `tc` that failed, is tried again, and the
-/// pause before each try.
+/// How often another process's right to an interface, or a `tc` that failed, is tried again, and
+/// the pause before each try.
 const TRIES_MAX: u32 = 5;
 const TRY_AGAIN: Duration = Duration::from_millis(100);

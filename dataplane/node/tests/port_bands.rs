@@ -75,7 +75,7 @@ fn watch(rig: &Rig, is_over: &AtomicBool) -> (u64, u64) {
 }
 
 #[test]
-fn band_0_takes_the_time_that_it_takes_alone_and_band_1_waits_in_the_node() {
+fn nightly_band_0_takes_the_time_that_it_takes_alone_and_band_1_waits_in_the_node() {
     let Some(rig) = Rig::up_with("one", DIMENSION) else { return };
     // Nobody grows old here.
     let node = rig.node("port-bands", by_port(60_000));

@@ -132,8 +132,8 @@ impl Applier {
         self.drained_by = is_over.then(|| Instant::now() + DRAIN_MAX);
     }
 
-    /// Applies a change, and applies it again after a failure that may pass: a `tc` of a former life
-    /// that still runs, or a kernel that is short of memory.
+    /// Applies a change, and applies it again after a failure that may pass: a `tc` of a former
+    /// life that still runs, or a kernel that is short of memory.
     fn apply_again(&mut self, next: &Jobs, is_given: bool) -> Result<(), Problem> {
         let mut tries = 1;
         loop {
