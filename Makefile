@@ -33,7 +33,7 @@ test: ## lints and every test of the daily tier; .ci/test STAGE runs one stage
 	@.ci/test
 
 .PHONY: nightly
-nightly: ## what is a day later: documentation, purity, sweeps, timing, instructions, advisories
+nightly: ## what is a day later: documentation, sweeps, timing, a node without DPDK, instructions
 	@testbed/deploy/install-deps.sh test || echo "nightly: going on with what is here" >&2
 	@.ci/test --nightly
 
@@ -116,7 +116,7 @@ soak: ## simulations and attacks, SOAK_SCALE (20) times as long as in make test
 		--test suite -- --nocapture simulation::
 	$(CARGO) build --release -p weft-node -p weft-controller -p weft-testbed
 	WEFT_ATTACK_SCALE=$(SOAK_SCALE) $(CARGO) test --release -p weft-tests \
-		--test live -- --nocapture attack_
+		--test live --test steered -- --nocapture attack_
 	WEFT_ATTACK_SCALE=$(SOAK_SCALE) .ci/test build clients
 
 .PHONY: soak-keys

@@ -412,7 +412,8 @@ fn a_bench_whose_box_dies_says_so_in_every_row() {
 #[test]
 fn what_goes_with_peers_is_refused_without() {
     let refused = |options: &str, words: &str| {
-        let arguments: Vec<&str> = ["bench", "allreduce"].into_iter().chain(options.split(' ')).collect();
+        let arguments: Vec<&str> =
+            ["bench", "allreduce"].into_iter().chain(options.split(' ')).collect();
         let output = weft(&arguments);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{options}: {stderr}");

@@ -1,12 +1,17 @@
 //! The real programs, as a user runs them.
 
+#[path = "../attack/disk_full.rs"]
+mod attack_disk_full;
+#[path = "../attack/kill.rs"]
+mod attack_kill;
+#[path = "../attack/old.rs"]
+mod attack_old;
 mod live_casts;
 mod live_counts;
 mod live_documents;
 mod live_ends;
 mod live_holdings;
 mod live_hosts;
-mod live_jobs;
 mod live_keys;
 mod live_mininet;
 mod live_mlfabric;
@@ -15,17 +20,8 @@ mod live_policies;
 mod live_run;
 mod live_security;
 mod live_sessions;
-mod live_steer;
 mod live_surroundings;
 mod live_switch;
 mod live_top;
 #[path = "live_ends/star.rs"]
 mod star;
-#[path = "../attack/disk_full.rs"]
-mod attack_disk_full;
-#[path = "../attack/kill.rs"]
-mod attack_kill;
-#[path = "../attack/old.rs"]
-mod attack_old;
-#[path = "../attack/steer.rs"]
-mod attack_steer;

@@ -15,7 +15,6 @@ use weft_wire::header::Operation;
 
 use crate::star::Lab;
 
-
 const HOSTS: [&str; 3] = ["w0", "w1", "w2"];
 
 /// The members' configurations.

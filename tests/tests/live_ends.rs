@@ -21,7 +21,6 @@ use weft_tests::live::{PATIENCE, skip, together};
 
 use crate::star::Lab;
 
-
 /// Joins and sums a few vectors, every one of which is compared; the port in words.
 fn sum_all(config: &Config, workers: u8) -> String {
     let mut session = Session::connect(config).unwrap_or_else(|error| panic!("{}", chain(&error)));

@@ -12,7 +12,9 @@ use weft_wire::frame::Udp;
 use weft_wire::header::{Header, Packet};
 use weft_wire::keys::What;
 
-use crate::table::{DEATH, FIRST, KEYS, Site, StopOnDrop, connect, connect_with, over_udp, pulled, row};
+use crate::table::{
+    DEATH, FIRST, KEYS, Site, StopOnDrop, connect, connect_with, over_udp, pulled, row,
+};
 
 /// A folder of this test's own, gone in the end.
 struct Folder(PathBuf);

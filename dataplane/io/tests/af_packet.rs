@@ -3,7 +3,9 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use crate::common::{configure, ethernet, fill, inside_namespace, payload, receive, run_inner, skip};
+use crate::common::{
+    configure, ethernet, fill, inside_namespace, payload, receive, run_inner, skip,
+};
 use weft_io::af_packet::{AfPacketConfig, AfPacketError, AfPacketPort, Listens, Steering};
 use weft_io::{BURST_MAX, Burst, Port};
 use weft_wire::frame::{Encap, Endpoint, FrameError, Udp};
@@ -357,7 +359,9 @@ fn a_port_that_listens_gets_its_datagrams_and_no_stream() {
 
 #[test]
 fn frames_that_are_longer_than_the_interface_allows_are_complained_of() {
-    if !inside_namespace("af_packet::frames_that_are_longer_than_the_interface_allows_are_complained_of") {
+    if !inside_namespace(
+        "af_packet::frames_that_are_longer_than_the_interface_allows_are_complained_of",
+    ) {
         return;
     }
     veth();

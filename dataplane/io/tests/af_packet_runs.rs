@@ -4,7 +4,9 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use crate::common::{configure, ethernet, fill, inside_namespace, payload, payloads, receive, skip};
+use crate::common::{
+    configure, ethernet, fill, inside_namespace, payload, payloads, receive, skip,
+};
 use nix::sys::socket::{setsockopt, sockopt};
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Listens, Steering};
 use weft_io::udp::{UdpConfig, UdpPort};

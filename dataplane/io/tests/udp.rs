@@ -3,7 +3,9 @@
 use crate::common;
 use std::net::{SocketAddr, UdpSocket};
 
-use crate::common::{configure, datagram, encap, ethernet, inside_namespace, payload, receive, skip};
+use crate::common::{
+    configure, datagram, encap, ethernet, inside_namespace, payload, receive, skip,
+};
 use weft_io::udp::{UdpConfig, UdpError, UdpPort, pseudo_mac};
 use weft_io::{BURST_MAX, Burst, Port};
 use weft_wire::frame::Udp;

@@ -5,7 +5,9 @@ use crate::common;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
-use crate::common::{configure, datagram, encap, inside_namespace, payload, payloads, receive, skip};
+use crate::common::{
+    configure, datagram, encap, inside_namespace, payload, payloads, receive, skip,
+};
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort};
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Frame, Port};
@@ -225,7 +227,9 @@ fn assert_plain<F: Frame>(seen: &[F]) {
 
 #[test]
 fn frames_too_long_for_the_path_are_counted_one_by_one_and_runs_go_on() {
-    if !inside_namespace("udp_offload::frames_too_long_for_the_path_are_counted_one_by_one_and_runs_go_on") {
+    if !inside_namespace(
+        "udp_offload::frames_too_long_for_the_path_are_counted_one_by_one_and_runs_go_on",
+    ) {
         return;
     }
     assert!(configure("ip link set lo mtu 1500 up"));

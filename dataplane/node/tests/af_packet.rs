@@ -1,8 +1,8 @@
 //! A real process on a packet ring, between two network namespaces of its own. Needs root; without
 //! it the test says so and passes.
 
-use crate::lab;
 use crate::common::{ConfigFile, Running};
+use crate::lab;
 use crate::lab::{Lab, ip, serves};
 use nix::sys::signal::Signal;
 use weft_config::node::Io;

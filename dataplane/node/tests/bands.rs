@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::capture::Capture;
 use crate::common::{PATIENCE, Running};
-use nix::sys::signal::Signal;
 use crate::rig::{LABELS, NODE, PEER, RATE_BYTES_PER_SEC, Rig, enter, mean, namespace};
+use nix::sys::signal::Signal;
 use weft_config::node::BandsSection;
 use weft_rpc::v1;
 

@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::common::{ConfigFile, Running, weft_node};
-use nix::sys::signal::Signal;
 use crate::played::Controller;
+use nix::sys::signal::Signal;
 use weft_config::node::{
     BandsBy, BandsSection, ControllerSection, Io, NodeConfig, PortSection, ServerSection,
 };

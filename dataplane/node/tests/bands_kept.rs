@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crate::common::{Ended, PATIENCE, Running};
-use nix::sys::signal::Signal;
 use crate::rig::{RATE_BYTES_PER_SEC, Rig, enter, namespace};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use weft_config::controller::BandsConfig;
 use weft_config::node::{BandsBy, BandsSection};

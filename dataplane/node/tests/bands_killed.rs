@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::common::{ConfigFile, PATIENCE, Running};
+use crate::rig::{RATE_BYTES_PER_SEC, Rig};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use crate::rig::{RATE_BYTES_PER_SEC, Rig};
 use tempfile::TempDir;
 use weft_config::node::BandsSection;
 use weft_rpc::v1::BandPolicy;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::capture::Capture;
 use crate::common::{ConfigFile, PATIENCE, Running};
-use nix::sys::signal::Signal;
 use crate::rig::{NODE, PEER, Rig, enter, namespace};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use weft_client::keys::{KeyConfig, KeySession};
 use weft_config::node::{BandsSection, FixedBand, Io, KeysSection, NodeConfig, PortSection};

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use crate::capture::Capture;
 use crate::common::{ConfigFile, Running};
-use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use crate::lab::{Lab, ip};
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
 use weft_client::{Config, Session};

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
-use nix::sys::signal::Signal;
 use crate::played::Controller;
+use nix::sys::signal::Signal;
 use weft_client::push::{PushConfig, PushSession};
 use weft_client::{Config, Error, Session};
 use weft_config::node::{

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::PATIENCE;
-use nix::sys::signal::Signal;
 use crate::rig::{NODE, RATE_BYTES_PER_SEC, Rig, enter, mean, namespace};
+use nix::sys::signal::Signal;
 use weft_config::node::{BandsBy, BandsSection};
 
 /// A model of 400 KB: a third of a second of the link.

@@ -1,7 +1,6 @@
 //! What the real switch did, done again: the captures of `p4/golden` byte for byte, and, where
 //! simple_switch is on PATH, the same frames damaged at random through both.
 
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
