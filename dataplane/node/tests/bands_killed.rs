@@ -304,7 +304,7 @@ impl<'a> Attack<'a> {
     fn kills_in_each(&self, change: Change) -> u32 {
         let stride = if std::env::var_os("WEFT_NIGHTLY").is_some() { 1 } else { 5 };
         let first = std::env::var("WEFT_STEP").ok().and_then(|step| step.parse().ok());
-        let first = first.unwrap_or(1 + std::process::id() % stride);
+        let first = first.unwrap_or_else(|| 1 + std::process::id() % stride);
         let mut step = first;
         while self.kills_before(change, step, Orphan::Dies) {
             step += stride;
