@@ -1,7 +1,5 @@
 //! A controller on loopback, and boxes and workers that are only their streams.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 

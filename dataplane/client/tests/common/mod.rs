@@ -1,8 +1,6 @@
 //! A real server and a real aggregator in threads, on a switch of memory ports, and a controller
 //! that groups requests as they come.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-
 pub(crate) mod controller;
 
 use std::net::SocketAddr;

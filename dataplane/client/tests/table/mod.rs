@@ -1,8 +1,6 @@
 //! A table of rows, its home beside an aggregator as a node has it, and its processes, over UDP on
 //! loopback or over memory.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,5 +1,4 @@
 //! Frames for the ports' tests.
-#![allow(dead_code, reason = "each test file uses its share")]
 
 pub(crate) mod shm;
 
