@@ -4,8 +4,8 @@
 //! are the most that an attempt had; its duration is the time of all attempts together, for each
 //! attempt began anew. An attempt without a start or an end counts for nothing, as in the authors'
 //! own analysis, and a job without any other is left out and counted: it never ran, or its end is
-//! not known. Times are local, and read as if no clock was ever changed; they count from the first
-//! submission.
+//! not known. Times are local, and read as if no clock was ever changed, but for an attempt that ends
+//! before it starts in the hour that comes twice; they count from the first submission.
 //! Source: msr-fiddle/philly-traces, README and analysis.
 
 use alloc::string::{String, ToString as _};
@@ -110,7 +110,10 @@ impl<'a> Reader<'a> {
             let detail: Vec<Detail> = self.parse(attempt.detail, "detail")?;
             let gpus: usize = detail.iter().map(|server| server.gpus.len()).sum();
             let (Some(start_s), Some(end_s)) = (start_s, end_s) else { continue };
-            let Ok(span_s) = u64::try_from(end_s - start_s) else {
+            // When clocks go back from 2:00, the hour before comes once more.
+            let is_twice = start_s / 3600 == end_s / 3600 && end_s / 3600 % 24 == 1;
+            let back_s = if is_twice && end_s < start_s { 3600 } else { 0 };
+            let Ok(span_s) = u64::try_from(end_s + back_s - start_s) else {
                 return Err(self.error(attempt.end_time, "end_time", "is before start_time"));
             };
             most = most.max(u32::try_from(gpus).unwrap_or(u32::MAX));
@@ -198,6 +201,22 @@ mod tests {
         let first = ("application_1506638472019_14199".to_string(), 8, 4_320, 74 + 193_182);
         assert_eq!(jobs, [("two-servers".to_string(), 3, 0, 10), first]);
         assert_eq!(found.left_out, 2);
+    }
+
+    #[test]
+    fn an_attempt_over_the_hour_that_comes_twice_is_as_long_as_it_was() {
+        let times = |start: &str, end: &str| {
+            let text =
+                FILE.replace("2017-10-07 01:12:09", start).replace("2017-10-07 01:13:23", end);
+            // Its other attempt took 193,182 s.
+            read("p.json", &text, None).map(|found| found.jobs[1].duration_ns / NS_PER_S - 193_182)
+        };
+        let [before, after] = ["2017-11-05 01:50:00", "2017-11-05 01:10:00"];
+        assert_eq!([times(before, after), times(after, before)], [Ok(1200), Ok(2400)]);
+        for hour in ["00:", "02:"] {
+            let [before, after] = [before, after].map(|time| time.replace("01:", hour));
+            times(&before, &after).expect_err("another hour comes once");
+        }
     }
 
     #[test]
