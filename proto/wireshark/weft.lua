@@ -59,6 +59,7 @@ local KEYS = {
     { "low", 16, 8 },
 }
 
+local UDP_LEN = 8
 local HEADER_LEN = 32
 local BODY_LEN = 72
 local KEYS_LEN = 24
@@ -235,6 +236,7 @@ fields["hello.bitmap"] = ProtoField.bytes("weft.hello.bitmap", "bitmap")
 fields["hello.padding"] = ProtoField.bytes("weft.hello.padding", "padding")
 weft.fields = fields
 
+local udp_length = Field.new("udp.length")
 local dscp_fields = { Field.new("ip.dsfield.dscp"), Field.new("ipv6.tclass.dscp") }
 
 local experts = {
@@ -342,6 +344,31 @@ local function fault(header, payload_len)
     if not fits then return "datagram shorter than its header says" end
 end
 
+-- Bytes by UDP's own length: an ICMP error quotes fewer.
+local function whole_len(tvb)
+    local lengths = { udp_length() }
+    local last = lengths[#lengths]
+    return math.max(tvb:reported_len(), last and last.value - UDP_LEN or 0)
+end
+
+-- The lengths of the datagrams in a packet of `whole` bytes: one, or several before the card that
+-- cuts them. A packet that the capture cut off has those with a header there.
+local function datagrams(tvb, whole)
+    local lens, at, captured = {}, 0, tvb:captured_len()
+    while at < whole and at + HEADER_LEN <= captured do
+        local header = parse(tvb(at, HEADER_LEN))
+        local kind, len = KIND[header.kind], HEADER_LEN
+        if kind == "CONTRIB" or kind == "ANSWER" or is_of_keys(header.row) then
+            len = len + header.count * (ELEMENT_LEN[header.element_type] or 0)
+        end
+        if kind == "PULL" or fault(header, len - HEADER_LEN) then return { whole } end
+        lens[#lens + 1] = len
+        at = at + len
+    end
+    if at == whole or (at < whole and captured < whole) then return lens end
+    return { whole }
+end
+
 local function flag_names(flags)
     local names = {}
     for _, value in ipairs({ 0x80, 0x40, 0x20, 0x10, 0x08 }) do
@@ -376,12 +403,12 @@ local function add_members(tree, range)
     item:add(fields["members.count"], range, count):set_generated()
 end
 
-local function add_crc(tree, tvb, header)
+local function add_crc(tree, tvb, len, header)
     local item = tree:add(fields.crc, tvb(20, 4))
     local status
     if header.crc == 0 then
         status = 3
-    elseif tvb:captured_len() < tvb:reported_len() then
+    elseif tvb:captured_len() < len then
         status = 2
     elseif crc32c(tvb:raw(0, tvb:captured_len())) == header.crc then
         status = 1
@@ -410,7 +437,7 @@ local function add_plain(tree, name, range, header)
     end
 end
 
-local function add_header(tree, tvb, header)
+local function add_header(tree, tvb, len, header)
     local status
     for _, row in ipairs(HEADER) do
         local name = row[1]
@@ -418,7 +445,7 @@ local function add_header(tree, tvb, header)
         if name == "members" then
             add_members(tree, range)
         elseif name == "crc" then
-            status = add_crc(tree, tvb, header)
+            status = add_crc(tree, tvb, len, header)
         else
             add_plain(tree, name, range, header)
         end
@@ -449,7 +476,7 @@ local CUT_OFF = "(cut off by the capture)"
 local HELLO_FAULT = "HELLO body without meaning or shorter than it says"
 
 -- Adds a handshake body; returns its line, or nil and the fault.
-local function add_hello(tree, tvb)
+local function add_hello(tree, tvb, len)
     local captured = tvb:captured_len() - HEADER_LEN
     if captured < BODY_LEN then return " " .. CUT_OFF end
     local body = tvb(HEADER_LEN, captured)
@@ -468,7 +495,7 @@ local function add_hello(tree, tvb)
     if exponent > EXPONENT_MAX and exponent < 256 - EXPONENT_MAX then known = false end
     local bitmap_len = math.ceil(value.step_bits / 8)
     if not known or value.step_bits > STEP_BITS_MAX
-        or BODY_LEN + bitmap_len > tvb:reported_len() - HEADER_LEN then
+        or BODY_LEN + bitmap_len > len - HEADER_LEN then
         return nil, HELLO_FAULT
     end
     local there = math.min(bitmap_len, captured - BODY_LEN)
@@ -568,28 +595,26 @@ local function add_notes(tree, header)
     if OUTCOME[header.outcome] == "STALE" then tree:add_proto_expert_info(experts.stale) end
 end
 
-function weft.dissector(tvb, pinfo, root)
-    pinfo.cols.protocol = "WEFT"
+-- Adds a datagram of `len` bytes; returns its line.
+local function add_datagram(tvb, len, pinfo, root)
     local tree = root:add(weft, tvb())
     local function malformed(what)
         tree:add_proto_expert_info(experts.malformed, what)
-        pinfo.cols.info = "(" .. what .. ")"
-        return tvb:captured_len()
+        return "(" .. what .. ")"
     end
-    if tvb:reported_len() < HEADER_LEN then
+    if len < HEADER_LEN then
         return malformed("datagram shorter than its header says")
     elseif tvb:captured_len() < HEADER_LEN then
-        pinfo.cols.info = CUT_OFF
-        return tvb:captured_len()
+        return CUT_OFF
     end
     local header = parse(tvb)
-    local status = add_header(tree, tvb, header)
+    local status = add_header(tree, tvb, len, header)
     add_label(tree)
-    local what = fault(header, tvb:reported_len() - HEADER_LEN)
+    local what = fault(header, len - HEADER_LEN)
     if what then return malformed(what) end
     local text = line(tvb, header)
     if KIND[header.kind] == "HELLO" then
-        local hello, hello_fault = add_hello(tree, tvb)
+        local hello, hello_fault = add_hello(tree, tvb, len)
         if not hello then return malformed(hello_fault) end
         text = text .. hello
     else
@@ -604,20 +629,33 @@ function weft.dissector(tvb, pinfo, root)
         pinfo.conversation = weft
     end
     tree:append_text(": " .. text)
-    pinfo.cols.info = text
+    return text
+end
+
+function weft.dissector(tvb, pinfo, root)
+    pinfo.cols.protocol = "WEFT"
+    local at, lines = 0, {}
+    for _, len in ipairs(datagrams(tvb, whole_len(tvb))) do
+        local part = tvb(at, math.min(len, tvb:captured_len() - at)):tvb()
+        lines[#lines + 1] = add_datagram(part, len, pinfo, root)
+        at = at + len
+    end
+    local count = #lines > 1 and #lines .. " datagrams: " or ""
+    pinfo.cols.info = count .. table.concat(lines, "; ")
     return tvb:captured_len()
 end
 
 -- On other ports: a valid header whose length fits, with a right CRC, or none and something that
 -- chance is unlikely to give (a member, and a sum or contribution with elements).
 local function looks_like_weft(tvb)
-    if tvb:captured_len() < HEADER_LEN or tvb:captured_len() < tvb:reported_len() then
+    local whole = whole_len(tvb)
+    if tvb:captured_len() < HEADER_LEN or tvb:captured_len() < whole then
         return false
     end
-    local header = parse(tvb)
-    if fault(header, tvb:reported_len() - HEADER_LEN) then return false end
+    local header, len = parse(tvb), datagrams(tvb, whole)[1]
+    if fault(header, len - HEADER_LEN) then return false end
     if header.crc ~= 0 then
-        return crc32c(tvb:raw(0, tvb:captured_len())) == header.crc
+        return crc32c(tvb:raw(0, len)) == header.crc
     end
     return header.count > 0 and header.element_type > 0 and header.operation > 0
         and has_any_bit(tvb(24, 8))

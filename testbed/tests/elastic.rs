@@ -65,6 +65,49 @@ fn the_documents_completion_times_are_what_weft_cluster_says() {
     assert!((mean_s - 51_045.6).abs() < 0.1, "{summary}");
 }
 
+/// Two jobs of a measured model, under the names of ElasticFlow's repository and of others.
+#[test]
+fn curves_are_found_by_any_spelling_and_jobs_without_one_are_counted() {
+    let ground = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = ground.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let cluster = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n\
+                   1,1,8,64,256\n";
+    let cluster = file("n1g8.csv", cluster);
+    let known = "job_id,submit_time,iterations,model_name,ddl,global_batch_size,num_gpu,duration\n\
+                 0,0,800,net-a,2000,64,1,800\n1,100,400,net-a,2000,64,1,400\n";
+    let published = known.replace("iterations", "iteration").replace("global_", "");
+    let speeds = "model,global_batch_size,gpus,iterations_per_s\n\
+                  net-a,64,1,1\nnet-a,64,2,1.8\nnet-a,64,4,3.2\nnet-a,64,8,5.6\n";
+    let run = |trace: &str, speeds: &str, more: &[&str]| {
+        let [trace, speeds] = [file("trace.csv", trace), file("speeds.csv", speeds)];
+        let arguments =
+            ["cluster", "--trace", &trace, "--cluster", &cluster, "--restart-cost", "0"];
+        let policy = ["--policy", "doubling", "--throughputs", &speeds, "--format", "json"];
+        weft(&[&arguments[..], &policy, more].concat())
+    };
+    let other = speeds.replace("net-a", "Net_A");
+    for (trace, speeds) in [(known, speeds), (&published, speeds), (known, &other)] {
+        let output = run(trace, speeds, &["--strict"]);
+        let summary: Value = serde_json::from_slice(&output.stdout).expect("one JSON value");
+        let mean_s = summary["avg_jct_s"].as_f64().expect("a number");
+        assert!((mean_s - 139.286).abs() < 0.001, "{summary}");
+        assert_eq!((&summary["resizes"], &summary["jobs_without_curve"]), (&2.into(), &0.into()));
+    }
+    let other = speeds.replace("net-a", "net-b");
+    let output = run(known, &other, &[]);
+    let summary: Value = serde_json::from_slice(&output.stdout).expect("one JSON value");
+    assert_eq!((&summary["resizes"], &summary["jobs_without_curve"]), (&0.into(), &2.into()));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("2 of 2 jobs have no curve in --throughputs, and run as wide"), "{said}");
+    let refused = run(known, &other, &["--strict"]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("2 of 2 jobs have no curve"));
+}
+
 #[test]
 fn the_documents_distances_are_what_weft_says() {
     for pair in rows(&["jobs", "optimum"]).chunks(2) {

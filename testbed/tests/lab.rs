@@ -137,11 +137,48 @@ fn a_half_failed_up_leaves_nothing() {
         return;
     }
     let lab = Guard::new('c');
-    let text = TOPOLOGY.replace("ip addr add 10.9.0.3/24 dev eth0", "exit 5");
+    // A multicast address is no interface's.
+    let text = TOPOLOGY.replace("02:00:00:00:00:11", "03:00:00:00:00:11");
     let error = lab::up(&lab.0, &Topology::from_json(&text).unwrap()).unwrap_err();
-    let message = error.to_string();
-    assert!(message.contains("`exit 5` of node `h3`") && message.contains("5"), "{message}");
+    assert!(error.to_string().contains("03:00:00:00:00:11"), "{error}");
     assert_eq!(lab::nodes_of(&lab.0).unwrap(), [""; 0]);
+}
+
+/// One switch too many links for a tree, and a host's command that fails.
+#[test]
+fn a_circle_carries_a_broadcast_once_and_a_command_that_fails_is_a_warning() {
+    if skip_without_rights(
+        "a_circle_carries_a_broadcast_once_and_a_command_that_fails_is_a_warning",
+    ) {
+        return;
+    }
+    let lab = Guard::new('d');
+    let text = r#"{
+        "hosts": {"h1": {"ip": "10.9.0.1/24", "commands": ["exit 5", "touch $TOUCHED"]},
+                  "h2": {"ip": "10.9.0.2/24"}, "h3": {"ip": "10.9.0.3/24"}},
+        "switches": {"s1": {}, "s2": {}, "s3": {}},
+        "links": [["h1", "s1-p1"], ["h2", "s2-p1"], ["h3", "s3-p1"],
+                  ["s1-p2", "s2-p2"], ["s2-p3", "s3-p2"], ["s3-p3", "s1-p3"]]
+    }"#;
+    let directory = tempfile::tempdir().unwrap();
+    let touched = directory.path().join("touched");
+    let text = text.replace("$TOUCHED", touched.to_str().unwrap());
+    let up = lab::up(&lab.0, &Topology::from_json(&text).unwrap()).unwrap();
+    let [circle, command] = &up.warnings[..] else { panic!("{:?}", up.warnings) };
+    assert!(circle.starts_with("s3-p3 to s1-p3 closes a circle"), "{circle}");
+    assert!(command.contains("`exit 5` of node `h1` failed: exit status: 5"), "{command}");
+    assert!(touched.exists(), "the next command ran");
+
+    let received = || -> u64 {
+        let counter = "/sys/class/net/eth0/statistics/rx_packets";
+        stdout(&in_node(&lab.0, "h3", "cat", counter)).trim().parse().unwrap()
+    };
+    assert!(in_node(&lab.0, "h1", "ping", "-c1 -w5 10.9.0.3").status.success());
+    let before = received();
+    // No host has this address, so all that comes is the question.
+    in_node(&lab.0, "h1", "ping", "-c1 -W1 10.9.0.99");
+    let count = received() - before;
+    assert!((1..20).contains(&count), "{count} frames came of few broadcasts");
 }
 
 /// Why this machine cannot run the rootless test, as found by other means than Weft's.

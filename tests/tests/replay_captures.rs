@@ -81,6 +81,11 @@ fn refusal(path: &Path) -> String {
 /// A classic capture of the frames of a recording: microseconds, this link type, frames cut at so
 /// many octets.
 fn classic(name: &str, link: u32, snaplen: usize) -> Vec<u8> {
+    classic_of(name, link, snaplen, <[u8]>::to_vec)
+}
+
+/// The same, with another link's frames; the lengths on the wire stay.
+fn classic_of(name: &str, link: u32, snaplen: usize, frame: fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let capture = Capture::load(&corpus(name).join("lane-0.pcapng")).unwrap();
     let mut out = Vec::new();
     out.extend(0xa1b2_c3d4_u32.to_le_bytes());
@@ -89,7 +94,8 @@ fn classic(name: &str, link: u32, snaplen: usize) -> Vec<u8> {
     out.extend(u32::try_from(snaplen).unwrap().to_le_bytes());
     out.extend(link.to_le_bytes());
     for packet in capture.packets() {
-        let kept = &packet.bytes[..packet.bytes.len().min(snaplen)];
+        let frame = frame(packet.bytes);
+        let kept = &frame[..frame.len().min(snaplen)];
         let micros = packet.at.0 / 1000;
         let words = [
             u32::try_from(micros / 1_000_000).unwrap(),
@@ -164,6 +170,94 @@ fn microseconds_and_link_type_null_with_ethernet_inside_are_read() {
     }
 }
 
+/// Offloads of the interface that was captured on; provenance in tests/captures.
+#[test]
+fn what_a_card_has_still_to_do_is_no_difference() {
+    let ground = Ground::new();
+    for (name, row, frames, joined) in [
+        ("gso-crc", r#"exponent = -16, overflow = "clamp""#, 29, 8),
+        ("gso-bf16", r#"element_type = "bf16""#, 28, 8),
+        ("txcsum-crc", r#"exponent = -16, overflow = "clamp""#, 28, 0),
+        (
+            "txcsum-checksum16",
+            r#"exponent = -16, overflow = "clamp", integrity = "checksum16""#,
+            28,
+            0,
+        ),
+    ] {
+        let input = corpus("../captures").join(name).with_extension("pcap");
+        let config = format!(
+            "row = [{{ row = 0, job = 0, window = 16, elements = 64, {row}, \
+             members = [\"10.99.0.2:23000\", \"10.99.0.2:23100\"] }}]\njob = [{{ id = 0 }}]\n\
+             [port]\nio = \"udp\"\nip = \"10.99.0.1/24\"\n"
+        );
+        let outcome = ground.against(&input, &config).unwrap();
+        assert_eq!(outcome.first_differences, [], "{name}");
+        assert_eq!((outcome.packets_in, outcome.packets_out), (frames, frames), "{name}");
+        let note = format!("{joined} packets hold several datagrams");
+        assert_eq!(outcome.notes.join("\n").contains(&note), joined > 0, "{:?}", outcome.notes);
+    }
+    // Another sum is a damaged frame's.
+    let capture = Capture::load(&corpus("../captures/txcsum-checksum16.pcap")).unwrap();
+    let mut damaged = PcapWriter::new(Vec::new()).unwrap();
+    for packet in capture.packets() {
+        let mut frame = packet.bytes.to_vec();
+        frame[41] ^= u8::from(frame[42] & 0xf == Kind::Contrib as u8);
+        damaged.write(packet.at, &frame).unwrap();
+    }
+    let input = ground.file("damaged.pcap", damaged.finish().unwrap());
+    let config = OTHER.replace("exponent = -20", "integrity = \"checksum16\"\nelements = 64");
+    let config = config.replace("window = 8", "window = 16\nexponent = -16");
+    assert!(ground.against(&input, &config).unwrap().differences > 0);
+}
+
+#[test]
+fn what_the_link_puts_behind_a_packet_is_no_difference() {
+    let ground = Ground::new();
+    let with_fcs = |frame: &[u8]| [frame, &[0xde, 0xad, 0xbe, 0xef]].concat();
+    // Without a word, and with the length of the FCS in the link type.
+    for link in [1, 0x2400_0001] {
+        let input = ground.file("fcs.pcap", classic_of("digits", link, 65_535, with_fcs));
+        let outcome = ground.against(&input, OTHER).unwrap();
+        assert_eq!((outcome.differences, outcome.unmapped), (0, 0), "{link:x}");
+        assert!(outcome.packets_out > 20);
+    }
+}
+
+#[test]
+fn one_frame_more_or_fewer_is_one_difference() {
+    let ground = Ground::new();
+    let capture = Capture::load(&corpus("digits").join("lane-0.pcapng")).unwrap();
+    let is_sum = |frame: &[u8]| frame.len() > 500 && frame[42] & 0xf == Kind::Answer as u8;
+    let packets: Vec<_> = capture.packets().collect();
+    let at = packets.iter().position(|packet| is_sum(packet.bytes)).unwrap();
+    // The box's first sum in the capture twice, and never.
+    for (count, note) in [(2, "1 frame fewer than expected"), (0, "1 frame more than expected")] {
+        let mut changed = PcapWriter::new(Vec::new()).unwrap();
+        for (index, packet) in packets.iter().enumerate() {
+            for _ in 0..if index == at { count } else { 1 } {
+                changed.write(packet.at, packet.bytes).unwrap();
+            }
+        }
+        let input = ground.file("changed.pcap", changed.finish().unwrap());
+        let outcome = ground.against(&input, OTHER).unwrap();
+        assert_eq!(outcome.differences, 1, "{:?}", outcome.first_differences);
+        assert!(outcome.notes.iter().any(|said| said == note), "{:?}", outcome.notes);
+        // The same of a recording, against a capture.
+        let expect = Some(input);
+        let sent = Capture::load(expect.as_ref().unwrap()).unwrap();
+        let mut out = PcapWriter::new(Vec::new()).unwrap();
+        let is_out = |frame: &[u8]| frame[34..36] == packets[at].bytes[34..36];
+        for packet in sent.packets().filter(|packet| is_out(packet.bytes)) {
+            out.write(packet.at, packet.bytes).unwrap();
+        }
+        let expect = Some(ground.file("expect.pcap", out.finish().unwrap()));
+        let options = Options { expect, ..Options::default() };
+        let outcome = replay(&corpus("digits"), &options).unwrap();
+        assert_eq!(outcome.differences, 1, "{:?}", outcome.first_differences);
+    }
+}
+
 #[test]
 fn a_frame_that_says_something_else_is_shown_by_its_field() {
     let ground = Ground::new();
@@ -197,12 +291,20 @@ fn frames_without_a_place_are_counted() {
     let alone = OTHER.replace(", { addr = \"10.9.0.2:7000\" }", "");
     let outcome = ground.against(&input, &alone).unwrap();
     assert!(outcome.unmapped > 10, "rank 1 has none: {outcome:?}");
-    let cut = ground.file("cut.pcap", classic("digits", 1, 500));
-    let outcome = ground.against(&cut, OTHER);
-    // The contributions are gone, so nobody is known.
-    assert!(outcome.unwrap_err().to_string().contains("nobody contributes"));
-    let cut = ground.file("cut.pcap", classic("digits", 1, 1090));
-    assert!(ground.against(&cut, OTHER).unwrap_err().to_string().contains("nobody contributes"));
+    assert_eq!(outcome.skipped, [("bad_members", outcome.unmapped)].into());
+    let all = Capture::load(&input).unwrap().len();
+    // The contributions are gone, so no member is known.
+    let refused = |reason: &str, bytes: Vec<u8>| {
+        let error = ground.against(&ground.file("bad.pcap", bytes), OTHER).unwrap_err().to_string();
+        assert!(error.contains("nobody contributes") && error.contains(reason), "{error}");
+    };
+    refused(&format!(": {all} cut"), classic("digits", 1, 90));
+    refused(" cut", classic("digits", 1, 1090));
+    let with_tag = |frame: &[u8]| [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat();
+    refused(&format!(": {all} vlan"), classic_of("digits", 1, 65_535, with_tag));
+    let with_tags =
+        |frame: &[u8]| [&frame[..12], &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 7], &frame[12..]].concat();
+    refused(&format!(": {all} vlan"), classic_of("digits", 1, 65_535, with_tags));
 }
 
 #[test]
@@ -217,6 +319,10 @@ fn ranks_come_from_addresses_where_the_frames_do_not_say_them() {
     let outcome = replay_captures(&input, &config, &map, &Options::default()).unwrap();
     assert_eq!(outcome.unmapped, 0, "{outcome:?}");
     assert!(outcome.packets_in > 0);
+    assert!(!outcome.notes.join("").contains("--map"), "{:?}", outcome.notes);
+    let map = [("10.9.9.9".parse().unwrap(), Rank::new(1).unwrap())].into();
+    let outcome = replay_captures(&input, &config, &map, &Options::default()).unwrap();
+    assert!(outcome.notes.join("").contains("no contribution of 10.9.9.9 (--map)"));
 }
 
 #[test]

@@ -143,12 +143,15 @@ fn dissector() -> PathBuf {
 
 /// Runs tshark over the frames; standard output, after checking that Lua did not fail.
 fn tshark(name: &str, frames: &[Captured<'_>], arguments: &[&str]) -> String {
-    let file = Scratch::new(name, &pcap(frames));
+    tshark_of(&Scratch::new(name, &pcap(frames)).0, arguments)
+}
+
+fn tshark_of(capture: &Path, arguments: &[&str]) -> String {
     let output = Command::new("tshark")
         .arg("-X")
         .arg(format!("lua_script:{}", dissector().display()))
         .arg("-r")
-        .arg(&file.0)
+        .arg(capture)
         .args(arguments)
         .output()
         .expect("tshark starts");
@@ -369,6 +372,33 @@ fn notes_tell_retransmissions_refusals_and_congestion() {
     assert_eq!(message("answer-ipv4.bin"), "Congestion on the way up");
     assert_eq!(message("state-stale.bin"), "Chunk or cookie is not current");
     assert_eq!(message("hello-refused-member-lost.bin"), "Refused: MEMBER_LOST");
+}
+
+/// Packets before the card that cuts them, and ICMP errors; provenance in tests/captures.
+#[test]
+fn joined_datagrams_are_each_shown_and_quoted_ones_are_not_all_there() {
+    if !has_tshark() {
+        return;
+    }
+    let fields = |name: &str, only: &str| -> Vec<String> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("captures").join(name);
+        let arguments = ["-T", "fields", "-e", "weft.crc.status", "-e", "_ws.expert.message"];
+        tshark_of(&path, &[&arguments[..], &["-Y", only]].concat())
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    };
+    let shown = fields("gso-crc.pcap", "weft");
+    assert_eq!(shown.len(), 26);
+    let [good, bad] = ["1", "0"]
+        .map(|status| shown.iter().map(|line| line.matches(status).count()).sum::<usize>());
+    assert_eq!((good, bad), (74, 0), "{shown:?}");
+    let all = shown.concat();
+    assert!(!all.contains("shorter") && !all.contains("Bad"), "{all}");
+    assert!(fields("gso-bf16.pcap", "weft.crc.status == 0 || weft.malformed").is_empty());
+    let quoted = fields("icmp-quoted.pcap", "icmp");
+    let status = |line: &String| line.split('\t').next().unwrap().to_owned();
+    assert_eq!(quoted.iter().map(status).collect::<Vec<_>>(), ["2", "1"], "{quoted:?}");
 }
 
 /// The frame between two UDP ports of its own, so that no conversation gives it away.

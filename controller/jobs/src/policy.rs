@@ -174,6 +174,11 @@ pub trait Widths: fmt::Debug + Send + Sync {
 
     /// The most GPUs on which a job is ever faster than on fewer.
     fn gpus_max(&self, job: &Job) -> u32;
+
+    /// Whether the job has a curve; one without runs as wide as it asks.
+    fn knows(&self, _: &Job) -> bool {
+        false
+    }
 }
 
 /// Jobs that run at the width that they ask for and at no other.

@@ -65,7 +65,7 @@ impl<'a> Table<'a> {
         for (index, name) in header.iter().enumerate() {
             let problem = match () {
                 () if name.contains('"') => QUOTED,
-                () if !name.is_empty() && header[..index].contains(name) => {
+                () if !plain(name).is_empty() && position(&header[..index], name).is_some() => {
                     "there are two columns of that name"
                 }
                 () => continue,
@@ -75,18 +75,26 @@ impl<'a> Table<'a> {
         Ok(Self { file, header, header_line, text })
     }
 
-    /// Whether there is a column of that name.
+    /// Whether there is a column of that name, as [`plain`] has it.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.header.contains(&name)
+        position(&self.header, name).is_some()
     }
 
-    /// The column of that name.
+    /// The column of that name, or else of the other that publications give it.
+    ///
+    /// # Errors
+    /// [`TextError`] if there is neither.
+    pub fn either<'n>(&self, name: &'n str, other: &'n str) -> Result<Column<'n>, TextError> {
+        self.column(if self.has(name) || !self.has(other) { name } else { other })
+    }
+
+    /// The column of that name, as [`plain`] has it.
     ///
     /// # Errors
     /// [`TextError`] if there is none.
     pub fn column<'n>(&self, name: &'n str) -> Result<Column<'n>, TextError> {
-        let index = self.header.iter().position(|column| *column == name);
+        let index = position(&self.header, name);
         let missing = || {
             let problem = format!("there is no such column, but {}", self.header.join(", "));
             error(self.file, self.header_line, name, &problem)
@@ -228,6 +236,16 @@ fn error(file: &str, line: usize, field: &str, problem: &str) -> TextError {
     TextError { file: file.to_owned(), line, field: field.to_owned(), problem: problem.to_owned() }
 }
 
+/// A name as it is compared with others: its letters and digits, in small letters.
+#[must_use]
+pub fn plain(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+fn position(header: &[&str], name: &str) -> Option<usize> {
+    header.iter().position(|column| plain(column) == plain(name))
+}
+
 /// Lines that say something, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
@@ -270,6 +288,11 @@ mod tests {
         let rows: Vec<_> = table.rows().map(|row| row.expect("a row")).collect();
         assert_eq!([rows[0].text(a), rows[0].text(b)], ["2", "1"]);
         assert_eq!(rows[1].whole(a, 1), Ok(4));
+        let table = Table::new("t.csv", "Num_GPU,iteration\n1,2\n").expect("a table");
+        assert!(table.has("num-gpu") && !table.has("gpu"));
+        assert_eq!(table.either("iterations", "iteration").map(|c| c.index), Ok(1));
+        let missing = table.either("batch", "batch_size").expect_err("neither").to_string();
+        assert_eq!(missing, "t.csv:1: batch: there is no such column, but Num_GPU, iteration");
     }
 
     #[test]
@@ -289,6 +312,7 @@ mod tests {
             ("a,b\n\"x,y\",2\n", "t.csv:2: a: has a quotation mark"),
             ("a,\"b\"\n1,2\n", "t.csv:1: b: has a quotation mark"),
             ("a,b,a\n1,2,3\n", "t.csv:1: a: there are two columns of that name"),
+            ("num_gpu,Num GPU\n1,2\n", "t.csv:1: Num GPU: there are two columns of that name"),
         ] {
             let error = said(text).expect_err(text).to_string();
             assert!(error.starts_with(start), "{error}");

@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 use crate::job::{Job, NS_PER_S};
 #[cfg(feature = "json")]
 use crate::text::without_mark;
-use crate::text::{Table, TextError};
+use crate::text::{Table, TextError, plain};
 
 pub mod alibaba;
 pub mod elasticflow;
@@ -87,7 +87,8 @@ impl Trace {
 }
 
 /// The jobs of a file in any of the formats, which its first line tells: JSON is Philly's, the
-/// column `job_name` Alibaba's, `global_batch_size` ElasticFlow's, and else it is Tiresias'.
+/// column `job_name` Alibaba's, `global_batch_size` or `batch_size` ElasticFlow's, and else it is
+/// Tiresias'.
 ///
 /// # Errors
 /// [`TextError`] at the first line that is wrong.
@@ -126,9 +127,9 @@ impl<'a> Collector<'a> {
         Self { file, cluster, names: BTreeSet::new(), models: BTreeSet::new(), jobs: Vec::new() }
     }
 
-    /// The one copy of a model's name, in small letters.
+    /// The one copy of a model's [`plain`] name.
     pub fn model(&mut self, name: &str) -> Arc<str> {
-        let name = name.to_ascii_lowercase();
+        let name = plain(name);
         if let Some(known) = self.models.get(name.as_str()) {
             return Arc::clone(known);
         }

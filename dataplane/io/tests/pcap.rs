@@ -10,7 +10,7 @@ use etherparse::PacketBuilder;
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{LegacyPcapReader, PcapBlockOwned, PcapError as ParserError};
 use weft_io::memory::link;
-use weft_io::pcap::{Pace, PcapConfig, PcapError, PcapPort, PcapWriter};
+use weft_io::pcap::{Capture, Pace, PcapConfig, PcapError, PcapPort, PcapWriter};
 use weft_io::trace::Trace;
 use weft_io::{Burst, Frame, Port};
 use weft_wire::frame::Udp;
@@ -128,6 +128,36 @@ fn every_dialect_gives_the_same_frames_at_the_same_times() {
             assert_eq!(*at, index * 1_000_000, "dialect {dialect}");
             Udp::parse(seen).expect("a datagram of another library");
         }
+        std::fs::remove_file(path).expect("removed");
+    }
+}
+
+/// Packet blocks of pcapng's first drafts, and ticks of a power of two.
+#[test]
+fn old_packet_blocks_and_binary_resolutions_are_read() {
+    let frames = etherparse_frames();
+    for big in [false, true] {
+        let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
+        let mut file = capture(&frames, big, false, true);
+        // Behind the section's block of 28 bytes and 20 of the interface's: 2^-20 s.
+        assert_eq!(std::mem::replace(&mut file[48], 0x94), 6);
+        let mut block = 60;
+        for frame in &frames {
+            assert_eq!(file[block..block + 4], word(6));
+            file[block..block + 4].copy_from_slice(&word(2));
+            // A word for the interface and lost packets, where the interface had one.
+            let lost = if big { 11 } else { 10 };
+            file[block + lost] = 7;
+            block += 32 + frame.len().next_multiple_of(4);
+        }
+        let path = save(if big { "drafts-big" } else { "drafts" }, &file);
+        let capture = Capture::load(&path).expect("a capture");
+        let ticks = |index: u64| u128::from((BASE_NS + index * 1_000_000) / 1000);
+        for (index, (packet, frame)) in (0..).zip(capture.packets().zip(&frames)) {
+            assert_eq!((packet.bytes, packet.interface), (&frame[..], 0));
+            assert_eq!(u128::from(packet.at.0), ticks(index) * 1_000_000_000 >> 20);
+        }
+        assert_eq!(capture.len(), frames.len());
         std::fs::remove_file(path).expect("removed");
     }
 }

@@ -146,6 +146,14 @@ impl Udp {
             && sum_words(datagram, pseudo_sum(self.source.ip(), self.target.ip(), datagram.len()))
                 == 0xffff
     }
+
+    /// True when the checksum field holds the sum of the pseudo-header alone: the frame was seen
+    /// before the card that computes the rest.
+    #[must_use]
+    pub fn checksum_is_left(&self) -> bool {
+        let udp_len = UDP_LEN + self.payload_len;
+        self.checksum == pseudo_sum(self.source.ip(), self.target.ip(), udp_len)
+    }
 }
 
 /// Ones-complement sum of a UDP pseudo-header (RFC 768, RFC 8200).

@@ -55,10 +55,12 @@ pub(crate) struct SummaryFile {
     pub(crate) resizes: u64,
     /// What all starts took.
     pub(crate) restart_s: f64,
+    /// Jobs that --throughputs has no curve of; none without it.
+    pub(crate) jobs_without_curve: Option<usize>,
 }
 
 impl SummaryFile {
-    pub(crate) fn new(policy: &str, summary: &Summary) -> Self {
+    fn new(policy: &str, summary: &Summary, jobs_without_curve: Option<usize>) -> Self {
         let Summary { jobs, avg_jct_s, median_jct_s, p95_jct_s, makespan_s, .. } = *summary;
         let Summary { utilisation, preemptions, resizes, restart_s, .. } = *summary;
         Self {
@@ -72,6 +74,7 @@ impl SummaryFile {
             preemptions,
             resizes,
             restart_s,
+            jobs_without_curve,
         }
     }
 
@@ -103,6 +106,7 @@ pub(crate) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
     let setup = arguments.choice.setup(&arguments.policy, cluster)?;
     arguments.choice.tell(&setup);
     let jobs = arguments.choice.jobs(trace, &setup)?;
+    let jobs_without_curve = arguments.choice.without_curve(&jobs, &setup);
     let is_compat = arguments.choice.mode == Mode::CompatTiresias;
     let mut files = arguments.out.as_deref().map(Staged::create).transpose()?;
     let table = files.as_mut().map(JobsFile::create).transpose()?;
@@ -111,7 +115,8 @@ pub(crate) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
     let mut seen = Seen { table, is_compat, figures: Figures::default(), curves, bar };
     arguments.choice.simulate(&setup, jobs, &mut seen)?;
     seen.bar.finish_and_clear();
-    let summary = SummaryFile::new(setup.policy.name(), &seen.figures.summary(&cluster));
+    let figures = seen.figures.summary(&cluster);
+    let summary = SummaryFile::new(setup.policy.name(), &figures, jobs_without_curve);
     if let (Some(table), Some(mut files), Some(out)) = (seen.table, files, &arguments.out) {
         table.finish()?;
         let text =

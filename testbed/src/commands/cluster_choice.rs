@@ -84,6 +84,9 @@ pub(crate) struct Choice {
     /// of it.
     #[arg(long, value_name = "FILE")]
     pub(crate) throughputs: Option<PathBuf>,
+    /// Refuse a trace with jobs that --throughputs has no curve of: they run as wide as they ask.
+    #[arg(long, requires = "throughputs")]
+    pub(crate) strict: bool,
     /// What going on after a stop takes, in seconds on the job's GPUs.
     #[arg(
         long,
@@ -229,7 +232,41 @@ impl Choice {
         if self.mode == Mode::CompatTiresias {
             tiresias_compat::in_whole_seconds(&mut jobs);
         }
+        self.tell_unmatched(&path.display().to_string(), &jobs, setup)?;
         Ok(jobs)
+    }
+
+    /// Jobs without a curve, where there are curves.
+    pub(crate) fn without_curve(&self, jobs: &[Job], setup: &Setup) -> Option<usize> {
+        let widths = &setup.setting.widths;
+        self.throughputs.as_ref().map(|_| jobs.iter().filter(|job| !widths.knows(job)).count())
+    }
+
+    /// Counts the jobs of a trace that other tables do not have.
+    pub(crate) fn tell_unmatched(
+        &self,
+        trace: &str,
+        jobs: &[Job],
+        setup: &Setup,
+    ) -> Result<(), Failure> {
+        let all = jobs.len();
+        let is_by_skew = setup.placement.name == "skew" || setup.spread_slowdown > 1.0;
+        let is_unknown = |job: &&Job| is_by_skew && place::skew::skew(&job.model).is_none();
+        let unknown = jobs.iter().filter(is_unknown).count();
+        if unknown > 0 {
+            say!(
+                "weft: {trace}: {unknown} of {all} jobs have a model of unknown tensor sizes, and \
+                 count as skewed"
+            );
+        }
+        let count = self.without_curve(jobs, setup).filter(|count| *count > 0);
+        let Some(count) = count else { return Ok(()) };
+        let text = format!("{trace}: {count} of {all} jobs have no curve in --throughputs");
+        if self.strict {
+            return Err(Exit::CannotRun.because(anyhow!("{text} (--strict)")));
+        }
+        say!("weft: {text}, and run as wide as they ask");
+        Ok(())
     }
 
     /// Says what was given and changes nothing under this policy.

@@ -219,7 +219,9 @@ impl Trace {
             let jobs = count.parse().ok().filter(|jobs: &u32| *jobs > 0);
             let wrong = || usage("--trace", format!("{text}: {count:?} is no number of jobs"));
             let source = Source::MadeUp { sizes, jobs: jobs.ok_or_else(wrong)? };
-            return Ok(Self { name: text.into_owned(), source });
+            let trace = Self { name: text.into_owned(), source };
+            choice.tell_unmatched(&trace.name, &trace.jobs(choice, setup, 1.0, 0)?, setup)?;
+            return Ok(trace);
         }
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         Ok(Self { name, source: Source::File(choice.jobs(path, setup)?) })

@@ -21,18 +21,20 @@ pub mod topology;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde::Serialize;
 
 pub use plan::{LabName, Plan};
+use topology::Link;
 pub use topology::Topology;
 
 /// Brings the lab `name` up.
 ///
 /// # Errors
 /// When a lab of that name exists, the process lacks rights, the kernel lacks a queueing
-/// discipline, or a command fails; what was made by then is removed again.
+/// discipline, or a tool fails; what was made by then is removed again. A command of the topology
+/// that fails is a warning.
 pub fn up(name: &LabName, topology: &Topology) -> Result<Lab, LabError> {
     if !nodes_of(name)?.is_empty() {
         return Err(LabError::AlreadyUp { name: name.clone() });
@@ -52,9 +54,11 @@ pub fn up(name: &LabName, topology: &Topology) -> Result<Lab, LabError> {
         }
     }
     ready::wait_until_forwarding(&plan)?;
-    for node in &plan.nodes {
-        run_commands(node)?;
+    for Link { ends: [a, b], .. } in topology.spare_links() {
+        let (a, b) = (&a.interface, &b.interface);
+        warnings.push(format!("{a} to {b} closes a circle of switches: no bridge forwards there"));
     }
+    plan.nodes.iter().for_each(|node| run_commands(node, &mut warnings));
     let nodes = made.keep();
     Ok(Lab { name: name.clone(), nodes: nodes.len(), warnings })
 }
@@ -248,23 +252,18 @@ fn switch_offloads_off(node: &plan::NodePlan, warnings: &mut Vec<String>) {
     }
 }
 
-fn run_commands(node: &plan::NodePlan) -> Result<(), LabError> {
+/// Runs the topology's commands. As in Mininet, one that fails does not keep the others.
+fn run_commands(node: &plan::NodePlan, warnings: &mut Vec<String>) {
     for text in &node.commands {
-        let fail = |reason: String| LabError::Command {
-            node: node.node.clone(),
-            command: text.clone(),
-            reason,
+        let reason = match netns::command(&node.namespace, "sh").args(["-c", text]).output() {
+            Ok(output) if output.status.success() => continue,
+            Ok(Output { status, stderr, .. }) => {
+                format!("{status}: {}", String::from_utf8_lossy(&stderr).trim())
+            }
+            Err(error) => error.to_string(),
         };
-        let output = netns::command(&node.namespace, "sh")
-            .args(["-c", text])
-            .output()
-            .map_err(|error| fail(error.to_string()))?;
-        if !output.status.success() {
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            return Err(fail(format!("{}: {}", output.status, stderr.trim())));
-        }
+        warnings.push(format!("command `{text}` of node `{}` failed: {reason}", node.node));
     }
-    Ok(())
 }
 
 /// Why a lab is not as asked for.
@@ -324,16 +323,6 @@ pub enum LabError {
     Unshaped {
         /// The interface.
         interface: String,
-    },
-    /// A command of the topology file failed.
-    #[error("command `{command}` of node `{node}` failed: {reason}")]
-    Command {
-        /// The node.
-        node: String,
-        /// The command.
-        command: String,
-        /// Exit status and standard error.
-        reason: String,
     },
 }
 

@@ -106,6 +106,22 @@ impl Topology {
         self.hosts.iter().find(|host| host.name == name)
     }
 
+    /// The links that close a circle of switches, in which a broadcast would go round for ever: all
+    /// but a tree's, which takes links in their order.
+    #[must_use]
+    pub fn spare_links(&self) -> Vec<&Link> {
+        // Which switches are one part so far.
+        let mut parts: BTreeMap<&str, &str> =
+            self.switches.iter().map(|name| (name.as_str(), name.as_str())).collect();
+        let mut closes = |link: &&Link| {
+            let [first, second] = link.ends.each_ref().map(|end| parts.get(&*end.node).copied());
+            let (Some(first), Some(second)) = (first, second) else { return false };
+            parts.values_mut().filter(|part| **part == second).for_each(|part| *part = first);
+            first == second
+        };
+        self.links.iter().filter(|link| closes(link)).collect()
+    }
+
     /// Whether any host has an IPv6 address; otherwise IPv6 is switched off in the lab.
     #[must_use]
     pub fn uses_ipv6(&self) -> bool {

@@ -2,10 +2,11 @@
 //! headers to the words of the payload. Pure.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use serde::Serialize;
 use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, IPV6_LEN, UDP_LEN, Udp};
-use weft_wire::header::{HEADER_LEN, Kind, LAYOUT, Packet};
+use weft_wire::header::{Flags, HEADER_LEN, Kind, LAYOUT, Packet};
 use weft_wire::hello;
 
 /// A difference between what was expected and what came.
@@ -103,6 +104,18 @@ pub(super) fn compare(
         }
     }
     found
+}
+
+/// A frame's receiver and its header without flags, cookie, elements and CRC: the frames of one
+/// place are about the same.
+#[must_use]
+pub(super) fn place(frame: &[u8]) -> Option<(SocketAddr, [u8; HEADER_LEN])> {
+    let udp = Udp::parse(frame).ok()?;
+    let mut head = *frame.get(udp.payload_range())?.first_chunk::<HEADER_LEN>()?;
+    Packet::new_unchecked(&mut head).set_flags(Flags::NONE);
+    head[4..8].fill(0);
+    head[16..24].fill(0);
+    Some((udp.target, head))
 }
 
 /// A field's place in a frame.

@@ -28,6 +28,7 @@ mod judge;
 mod mapping;
 mod survey;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -35,9 +36,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use weft_engine::drops::DropReason;
 use weft_engine::role::aggregator::Aggregator;
 use weft_io::PortInfo;
-use weft_io::pcap::{Capture, Packet as Captured};
+use weft_io::pcap::Capture;
 use weft_kernel::Kernels;
 use weft_lane::{LanePort, RoleLane, Settings};
 use weft_node::stats::{LaneSnapshot, Report};
@@ -53,7 +55,7 @@ use super::play::alone;
 use super::port::{Script, ScriptPort};
 
 use mapping::{Formed, Join, Row};
-use survey::{Survey, open};
+use survey::{Survey, frames, open};
 
 /// Fields that network stacks decide.
 pub const OUTER: &str = "eth.target,eth.source,ip.tos,ip.id,ip.fragment,ip.ttl,ip.checksum,ip.flow,\
@@ -100,13 +102,21 @@ pub fn replay_captures(
     let expected = expected.transpose()?;
     let survey = Survey::of(captures.iter().chain(expected.iter().flatten()), map);
     let Some(target) = survey.target else {
-        let problem = "nobody contributes in the capture: it has no CONTRIB of one member";
-        return Err(ReplayError::Unfit(problem.to_owned()));
+        let mut problem =
+            "nobody contributes in the capture: it has no CONTRIB of one member".to_owned();
+        if !survey.skipped.is_empty() {
+            problem += &format!("; frames that are none of Weft's: {}", listed(&survey.skipped));
+        }
+        return Err(ReplayError::Unfit(problem));
     };
     let mut replay = Foreign::new(&settings, survey, target, map, options);
     replay.run(&captures, expected.is_some());
     for capture in expected.iter().flatten() {
-        capture.packets().enumerate().for_each(|(index, packet)| replay.expect(index, &packet));
+        for (index, packet) in capture.packets().enumerate() {
+            for frame in frames(&packet).into_iter().flatten() {
+                replay.expect(index, frame);
+            }
+        }
     }
     replay.finish()?;
     let mut outcome = replay.outcome;
@@ -114,6 +124,12 @@ pub fn replay_captures(
     outcome.report = Some(Report::new(&settings.config, 0.0, &[snapshot]));
     outcome.judge(started.elapsed().as_secs_f64());
     Ok(outcome)
+}
+
+/// Counts by their reasons: `3 cut, 76 vlan`.
+fn listed(skipped: &BTreeMap<&'static str, u64>) -> String {
+    let all: Vec<_> = skipped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    all.join(", ")
 }
 
 /// What a capture can be replayed against.
@@ -158,7 +174,6 @@ struct Foreign<'a> {
     rows: Vec<Row>,
     lives: u64,
     handshakes: u64,
-    cut: u64,
     /// By receiver in the capture: what its box sent, and what came out here.
     theirs: BTreeMap<SocketAddr, Vec<(usize, Vec<u8>)>>,
     ours: BTreeMap<SocketAddr, Vec<(Nanos, Vec<u8>)>>,
@@ -168,7 +183,7 @@ struct Foreign<'a> {
 impl<'a> Foreign<'a> {
     fn new(
         settings: &'a Settings,
-        survey: Survey,
+        mut survey: Survey,
         target: Endpoint,
         map: &'a BTreeMap<IpAddr, Rank>,
         options: &Options,
@@ -183,6 +198,7 @@ impl<'a> Foreign<'a> {
         let lane = RoleLane::new(alone(port, &settings.lanes), engine);
         let mut options = options.clone();
         options.ignore.add(OUTER);
+        let skipped = std::mem::take(&mut survey.skipped);
         Self {
             settings,
             survey,
@@ -195,10 +211,9 @@ impl<'a> Foreign<'a> {
             rows: Vec::new(),
             lives: 0,
             handshakes: 0,
-            cut: 0,
             theirs: BTreeMap::new(),
             ours: BTreeMap::new(),
-            outcome: Outcome::default(),
+            outcome: Outcome { skipped, ..Outcome::default() },
         }
     }
 
@@ -220,41 +235,39 @@ impl<'a> Foreign<'a> {
             }
             // The box's clock does not begin at its first frame.
             let now = Nanos(at.since(first).0 + CLOCK_START_NS);
-            let is_down = open(&packet).is_some_and(|(udp, _)| udp.source == self.target.addr);
-            if is_down {
-                if !has_expected {
-                    self.expect(index, &packet);
+            for frame in frames(&packet).into_iter().flatten() {
+                let is_down = open(&frame).is_some_and(|(udp, _)| udp.source == self.target.addr);
+                match is_down {
+                    true if has_expected => {}
+                    true => self.expect(index, frame),
+                    false => self.take(now, &frame),
                 }
-            } else {
-                self.take(now, &packet);
             }
         }
     }
 
     /// A frame that the box of the capture sent.
-    fn expect(&mut self, index: usize, packet: &Captured<'_>) {
-        let Some((udp, weft)) = open(packet) else {
-            self.unmapped(packet);
-            return;
-        };
+    fn expect(&mut self, index: usize, frame: Cow<'_, [u8]>) {
+        let Some((udp, weft)) = open(&frame) else { return };
         if udp.source != self.target.addr {
-            self.unmapped(packet);
+            self.skip(DropReason::NotForUs);
         } else if weft.kind() == Some(Kind::Hello) {
             self.handshakes += 1;
         } else {
-            self.theirs.entry(udp.target).or_default().push((index, packet.bytes.to_vec()));
+            self.theirs.entry(udp.target).or_default().push((index, frame.into_owned()));
         }
     }
 
-    fn unmapped(&mut self, packet: &Captured<'_>) {
-        self.outcome.unmapped += 1;
-        self.cut += u64::from(packet.is_cut());
+    fn skip(&mut self, reason: DropReason) {
+        *self.outcome.skipped.entry(reason.name()).or_default() += 1;
     }
 
     /// A frame that was sent to the box of the capture.
-    fn take(&mut self, now: Nanos, packet: &Captured<'_>) {
-        let opened = open(packet).filter(|(udp, _)| udp.target == self.target.addr);
-        let Some((udp, weft)) = opened else { return self.unmapped(packet) };
+    fn take(&mut self, now: Nanos, frame: &[u8]) {
+        let Some((udp, weft)) = open(frame) else { return };
+        if udp.target != self.target.addr {
+            return self.skip(DropReason::NotForUs);
+        }
         let known = self.survey.ranks.get(&udp.source).map(|(rank, _)| *rank);
         let rank =
             self.map.get(&udp.source.ip()).copied().or(known).or_else(|| weft.members().single());
@@ -262,10 +275,10 @@ impl<'a> Foreign<'a> {
             self.handshakes += 1;
             return rank.map_or((), |rank| self.take_hello(now, &udp, &weft, rank));
         }
-        let frame = rank.and_then(|rank| self.translate(now, packet.bytes, &udp, &weft, rank));
-        match frame {
-            Some(frame) => self.meet(now, frame),
-            None => self.unmapped(packet),
+        let rank = rank.ok_or(DropReason::BadMembers);
+        match rank.and_then(|rank| self.translate(now, frame, &udp, &weft, rank)) {
+            Ok(frame) => self.meet(now, frame),
+            Err(reason) => self.skip(reason),
         }
     }
 

@@ -22,7 +22,7 @@ use weft_wire::Nanos;
 use super::load::{Recording, ReplayError};
 use super::options::Outcome;
 use super::port::Script as _;
-use super::recorded::{Recorded, compare, differ};
+use super::recorded::{Recorded, align};
 
 /// The frames that a lane sent.
 type Sent = Rc<RefCell<Vec<Vec<u8>>>>;
@@ -87,21 +87,10 @@ impl Devices {
         for (lane, sent) in sent.iter().enumerate() {
             let capture = Capture::load(&written(&directory, lane))?;
             let sent = sent.borrow();
-            for index in 0..sent.len().max(capture.len()) {
-                let left = sent.get(index).map(Vec::as_slice);
-                let wrote = capture.get(index).map(|packet| packet.bytes);
-                match (left, wrote) {
-                    (Some(left), Some(wrote)) => {
-                        let both = (left, wrote);
-                        compare(outcome, lane, index, Nanos(0), both, &super::Options::default());
-                    }
-                    (left, _) => {
-                        let say = |is_there| if is_there { "a frame" } else { "none" };
-                        let (left, wrote) = (say(left.is_some()), say(wrote.is_some()));
-                        differ(outcome, lane, index, Nanos(0), "written by net_pcap", left, wrote);
-                    }
-                }
-            }
+            let expected: Vec<_> = sent.iter().enumerate().collect();
+            let got: Vec<_> = capture.packets().map(|packet| (Nanos(0), packet.bytes)).collect();
+            let place = (lane, Nanos(0), "written by net_pcap");
+            align(outcome, place, &expected, &got, &super::Options::default());
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What a replay is told, and what comes of it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -56,6 +57,8 @@ pub struct Outcome {
     pub packets_out: u64,
     /// Frames of somebody else's capture that have no place in the configuration.
     pub unmapped: u64,
+    /// The same by reason: `cut` by the capture's snaplen, else as a box counts them.
+    pub skipped: BTreeMap<&'static str, u64>,
     /// Frames, events and records that differ, are missing or are too many.
     pub differences: u64,
     /// Received and sent frames by the seconds of reading, replaying and comparing.
@@ -68,6 +71,11 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// The first differences.
     pub first_differences: Vec<Difference>,
+    /// Frames that came and were not expected, and the other way round.
+    #[serde(skip)]
+    pub(super) more: u64,
+    #[serde(skip)]
+    pub(super) fewer: u64,
     /// The engines' counters.
     #[serde(skip)]
     pub report: Option<Report>,
@@ -77,10 +85,11 @@ impl Outcome {
     pub(super) fn add(&mut self, other: Self) {
         self.packets_in += other.packets_in;
         self.packets_out += other.packets_out;
-        self.unmapped += other.unmapped;
         self.differences += other.differences;
         self.draws_missing += other.draws_missing;
         self.notes.extend(other.notes);
+        self.more += other.more;
+        self.fewer += other.fewer;
         let room = SHOWN_MAX.saturating_sub(self.first_differences.len());
         self.first_differences.extend(other.first_differences.into_iter().take(room));
     }
@@ -93,6 +102,13 @@ impl Outcome {
     }
 
     pub(super) fn judge(&mut self, elapsed_s: f64) {
+        for (count, word) in [(self.more, "more"), (self.fewer, "fewer")] {
+            let frames = if count == 1 { "frame" } else { "frames" };
+            if count > 0 {
+                self.notes.push(format!("{count} {frames} {word} than expected"));
+            }
+        }
+        self.unmapped = self.skipped.values().sum();
         self.verdict = if self.differences == 0 { "pass" } else { "fail" };
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
         let frames = (self.packets_in + self.packets_out) as f64;

@@ -3,14 +3,16 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::ops::Range;
 use std::path::PathBuf;
 
+use imara_diff::{Algorithm, Diff, InternedInput};
 use weft_io::pcap::{Capture, PcapWriter};
 use weft_io::record::{Breath, Direction};
 use weft_node::record::Head;
 use weft_wire::Nanos;
 
-use super::difference::{self, Difference};
+use super::difference::{self, Difference, place};
 use super::load::ReplayError;
 use super::options::{Options, Outcome};
 use super::port::Script;
@@ -24,7 +26,6 @@ pub(super) struct Recorded {
     capture: Capture,
     /// Sent instead of what the recording has.
     expected: Option<Capture>,
-    expected_next: usize,
     options: Options,
     lane: usize,
     /// The packet at which the present breath begins.
@@ -32,6 +33,10 @@ pub(super) struct Recorded {
     breath: Breath,
     arrived: usize,
     left: usize,
+    /// Packets of what is expected that have not left yet.
+    due: Range<usize>,
+    /// Frames that left from the first other one on, until they are judged.
+    others: Vec<(Nanos, Vec<u8>)>,
     calls: u32,
     output: Option<Output>,
     clock_origin: Nanos,
@@ -55,33 +60,12 @@ impl Script for Recorded {
             let at = self.clock_origin.saturating_add(now);
             self.output_failed |= output.write(at, frame).is_err();
         }
-        let index = self.start + self.breath.rx as usize + self.left;
         self.left += 1;
-        let (number, expected) = match &self.expected {
-            Some(capture) => {
-                let number = self.expected_next;
-                self.expected_next += 1;
-                (number, capture.get(number).map(|packet| packet.bytes))
-            }
-            None if self.left > self.breath.tx as usize => (index, None),
-            None => (index, self.capture.get(index).map(|packet| packet.bytes)),
-        };
-        match expected {
-            Some(expected) if expected == frame => {}
-            Some(expected) => {
-                compare(
-                    &mut self.outcome,
-                    self.lane,
-                    number,
-                    now,
-                    (expected, frame),
-                    &self.options,
-                );
-            }
-            None => {
-                let got = format!("{} octets", frame.len());
-                differ(&mut self.outcome, self.lane, number, now, "frame", "none", &got);
-            }
+        let due = self.due.clone().next().and_then(|index| self.expected().get(index));
+        if self.others.is_empty() && due.is_some_and(|packet| packet.bytes == frame) {
+            self.due.start += 1;
+        } else {
+            self.others.push((now, frame.to_vec()));
         }
     }
 
@@ -107,9 +91,10 @@ impl Recorded {
             )
         };
         Ok(Self {
+            due: 0..expected.as_ref().map_or(0, Capture::len),
             capture,
             expected,
-            expected_next: 0,
+            others: Vec::new(),
             options: options.clone(),
             lane,
             start: 0,
@@ -139,7 +124,7 @@ impl Recorded {
         if recorded != frame {
             let now = self.breath.now;
             let both = (recorded, frame);
-            compare(&mut self.outcome, self.lane, index, now, both, &Options::default());
+            compare(&mut self.outcome, self.lane, index + 1, now, both, &Options::default());
         }
     }
 
@@ -156,6 +141,9 @@ impl Recorded {
         {
             return Err("the frames are not those that the log says");
         }
+        if self.expected.is_none() {
+            self.due = out..out + breath.tx as usize;
+        }
         (self.arrived, self.left, self.calls) = (0, 0, 0);
         self.breath = breath;
         Ok(())
@@ -168,35 +156,84 @@ impl Recorded {
         let (rx, tx) = (self.breath.rx as usize, self.breath.tx as usize);
         for missing in self.arrived..rx {
             let (outcome, now) = (&mut self.outcome, self.breath.now);
-            differ(outcome, self.lane, self.start + missing, now, "arrival", "a frame", "none");
+            let number = self.start + missing + 1;
+            differ(outcome, self.lane, number, now, "arrival", "a frame", "none");
         }
         if self.expected.is_none() {
-            for missing in self.left..tx {
-                let index = self.start + rx + missing;
-                let len = self.capture.get(index).map_or(0, |packet| packet.bytes.len());
-                let (outcome, now) = (&mut self.outcome, self.breath.now);
-                differ(outcome, self.lane, index, now, "frame", &format!("{len} octets"), "none");
-            }
+            self.judge();
         }
         self.start += rx + tx;
     }
 
-    /// What was expected behind the last breath.
+    /// Judges the frames that left, where another capture has what is expected.
     pub(super) fn finish(&mut self) {
-        let Some(expected) = &self.expected else { return };
-        for index in self.expected_next..expected.len() {
-            let len = expected.get(index).map_or(0, |packet| packet.bytes.len());
-            let (outcome, now) = (&mut self.outcome, self.breath.now);
-            differ(outcome, self.lane, index, now, "frame", &format!("{len} octets"), "none");
+        if self.expected.is_some() {
+            self.judge();
+        }
+    }
+
+    fn expected(&self) -> &Capture {
+        self.expected.as_ref().unwrap_or(&self.capture)
+    }
+
+    fn judge(&mut self) {
+        let due = std::mem::take(&mut self.due);
+        let others = std::mem::take(&mut self.others);
+        let mut outcome = std::mem::take(&mut self.outcome);
+        let frame = |index| Some((index, self.expected().get(index)?.bytes));
+        let expected: Vec<_> = due.filter_map(frame).collect();
+        let place = (self.lane, self.breath.now, "frame");
+        align(&mut outcome, place, &expected, &others, &self.options);
+        self.outcome = outcome;
+    }
+}
+
+/// Compares frames in sequence. Frames of one place are pairs, so that one more or one fewer is one
+/// difference.
+pub(super) fn align(
+    outcome: &mut Outcome,
+    (lane, end, field): (usize, Nanos, &str),
+    expected: &[(usize, impl AsRef<[u8]>)],
+    got: &[(Nanos, impl AsRef<[u8]>)],
+    options: &Options,
+) {
+    let mut input = InternedInput::default();
+    input.update_before(expected.iter().map(|(_, frame)| place(frame.as_ref())));
+    input.update_after(got.iter().map(|(_, frame)| place(frame.as_ref())));
+    let diff = Diff::compute(Algorithm::Myers, &input);
+    let last = expected.last().map_or(0, |(index, _)| index + 1);
+    let mut expected = expected.iter().zip(0..).peekable();
+    let mut got = got.iter().zip(0..).peekable();
+    loop {
+        let is_missing = expected.peek().is_some_and(|(_, at)| diff.is_removed(*at));
+        let is_more = got.peek().is_some_and(|(_, at)| diff.is_added(*at));
+        let theirs = expected.next_if(|_| is_missing || !is_more);
+        let ours = got.next_if(|_| is_more || !is_missing);
+        match (theirs, ours) {
+            (Some(((index, theirs), _)), Some(((now, ours), _))) => {
+                compare(outcome, lane, index + 1, *now, (theirs.as_ref(), ours.as_ref()), options);
+            }
+            (Some(((index, frame), _)), None) => {
+                outcome.fewer += 1;
+                let octets = format!("{} octets", frame.as_ref().len());
+                differ(outcome, lane, index + 1, end, field, &octets, "none");
+            }
+            (None, Some(((now, frame), _))) => {
+                outcome.more += 1;
+                let number = expected.peek().map_or(last, |((index, _), _)| index + 1);
+                let octets = format!("{} octets", frame.as_ref().len());
+                differ(outcome, lane, number, *now, field, "none", &octets);
+            }
+            (None, None) => return,
         }
     }
 }
 
 /// Counts a frame that differs, and shows the first fields.
-pub(super) fn compare(
+fn compare(
     outcome: &mut Outcome,
     lane: usize,
-    index: usize,
+    number: usize,
     now: Nanos,
     (expected, got): (&[u8], &[u8]),
     options: &Options,
@@ -210,13 +247,13 @@ pub(super) fn compare(
         let dots = if others.len() > 3 { ", …" } else { "" };
         format!(" (and {}{dots})", names.join(", "))
     };
-    differ(outcome, lane, index, now, &first.0, &first.1, &format!("{}{more}", first.2));
+    differ(outcome, lane, number, now, &first.0, &first.1, &format!("{}{more}", first.2));
 }
 
-pub(super) fn differ(
+fn differ(
     outcome: &mut Outcome,
     lane: usize,
-    index: usize,
+    number: usize,
     now: Nanos,
     field: &str,
     expected: &str,
@@ -224,7 +261,7 @@ pub(super) fn differ(
 ) {
     outcome.differ(|| Difference {
         lane,
-        packet: index as u64 + 1,
+        packet: number as u64,
         at_ns: now.0,
         field: field.to_owned(),
         expected: expected.to_owned(),

@@ -11,7 +11,7 @@ use alloc::string::String;
 use super::speed::{Curve, Speed};
 use crate::job::{Job, NS_PER_S};
 use crate::policy::{AsAsked, Widths};
-use crate::text::{Table, TextError, ns_of};
+use crate::text::{Table, TextError, ns_of, plain};
 
 /// A table of throughput.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +34,7 @@ impl Throughputs {
         for row in table.rows() {
             let row = row?;
             let [width, of_batch] = [row.whole(gpus, 1)?, row.whole(batch, 1)?];
-            let name = row.text(model).to_ascii_lowercase();
+            let name = plain(row.text(model));
             let speed = row.number(rate)?;
             if speed <= 0.0 {
                 return Err(row.wrong(rate, "is 0; leave out what was not measured"));
@@ -51,7 +51,7 @@ impl Throughputs {
         Ok(throughputs)
     }
 
-    /// The curve of a model, by its name in small letters, and its whole batch.
+    /// The curve of a model, by its [`plain`] name, and its whole batch.
     #[must_use]
     pub fn curve(&self, model: &str, global_batch: u32) -> Option<&Curve> {
         self.0.get(model)?.get(&global_batch)
@@ -83,6 +83,10 @@ impl Widths for Throughputs {
     fn gpus_max(&self, job: &Job) -> u32 {
         let fastest = self.of(job).and_then(|(curve, _)| curve.fastest(u32::MAX));
         fastest.map_or_else(|| AsAsked.gpus_max(job), |(width, _)| width)
+    }
+
+    fn knows(&self, job: &Job) -> bool {
+        self.of(job).is_some()
     }
 }
 

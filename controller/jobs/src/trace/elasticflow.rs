@@ -1,8 +1,8 @@
 //! The trace format of ElasticFlow's simulator: a line a job, seconds.
 //!
 //! `job_id,num_gpu,submit_time,iterations,model_name,duration,global_batch_size`; what else there
-//! is (`deadline`) is not read. `duration` is that on `num_gpu`. Source: gudiandian/ElasticFlow at
-//! b3f5ea4 (ASPLOS'23).
+//! is (`deadline`) is not read. `duration` is that on `num_gpu`. The published traces have `iteration`
+//! and `batch_size` instead. Source: gudiandian/ElasticFlow at b3f5ea4 (ASPLOS'23).
 
 use super::{Collector, Trace};
 use crate::cluster::Cluster;
@@ -12,7 +12,8 @@ use crate::text::{Table, TextError};
 /// Whether a text is of this format and not of Tiresias', by its header.
 #[must_use]
 pub fn is_it(text: &str) -> bool {
-    Table::new("", text).is_ok_and(|table| table.has("global_batch_size"))
+    Table::new("", text)
+        .is_ok_and(|table| table.has("global_batch_size") || table.has("batch_size"))
 }
 
 /// The jobs of a trace, in order of submission; with a cluster, none larger than it.
@@ -24,7 +25,8 @@ pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Trace, 
     let [id, gpus, model] =
         [table.column("job_id")?, table.column("num_gpu")?, table.column("model_name")?];
     let [submit, duration] = [table.column("submit_time")?, table.column("duration")?];
-    let [iterations, batch] = [table.column("iterations")?, table.column("global_batch_size")?];
+    let iterations = table.either("iterations", "iteration")?;
+    let batch = table.either("global_batch_size", "batch_size")?;
     let mut jobs = Collector::new(file, cluster);
     for row in table.rows() {
         let row = row?;
@@ -62,6 +64,10 @@ mod tests {
         assert_eq!((jobs[1].gpus, jobs[1].submit_ns), (2, 4_686_000_000_000));
         assert_eq!((jobs[1].iterations, jobs[1].global_batch), (19_793, 256));
         assert_eq!((&*jobs[1].model, jobs[1].duration_ns), ("gpt2", 4_830_000_000_000));
+        let published = text.replace("iterations,", "iteration,").replace("global_", "");
+        let published = published.replace("GPT2", "GPT-2").replace("num_gpu", "Num GPU");
+        assert!(is_it(&published));
+        assert_eq!(read("t.csv", &published, None).expect("a trace").jobs, jobs);
     }
 
     #[test]

@@ -100,6 +100,11 @@ fn a_bad_field_is_named() {
         (r#""from": "w0", "to": "S", "#, "", "reservations[0].from: is missing"),
         (r#""to_ns": 10"#, r#""to_ns": 0"#, "reservations[0].from_ns: is 0"),
         (r#""bytes_per_sec": 3"#, r#""bytes_per_sec": 0"#, "reservations[0].bytes_per_sec: is 0"),
+        (
+            r#""bytes_per_sec": 3"#,
+            r#""bytes_per_sec": 6"#,
+            "reservations[0].bytes_per_sec: is 6; the narrowest link of its path has 5",
+        ),
         (r#""last""#, r#""first""#, "options.objective: unknown variant"),
         (r#""objective": "last""#, r#""theta": -1"#, "options.theta: is -1"),
     ];

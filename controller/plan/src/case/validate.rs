@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::net::topology::Topology;
 use crate::spec::{CaseSpec, ReservationSpec, ServerSpec, UpdateSpec};
 
 use super::{
@@ -63,7 +64,7 @@ fn case(spec: &CaseSpec) -> Checked<Case> {
     let reservations =
         spec.reservations.iter().enumerate().map(|(i, r)| reservation(i, r, &host_ids));
     let reservations = reservations.collect::<Checked<_>>()?;
-    Ok(Case {
+    let case = Case {
         now_ns: spec.now_ns,
         hosts,
         racks,
@@ -73,7 +74,24 @@ fn case(spec: &CaseSpec) -> Checked<Case> {
         ranks,
         reservations,
         options: spec.options.clone(),
-    })
+    };
+    reservations_fit(&case)?;
+    Ok(case)
+}
+
+/// No promise is larger than a link of its path. Several may be, together: a link's estimate sinks.
+fn reservations_fit(case: &Case) -> Checked<()> {
+    let (topology, rates) = (Topology::new(case), Topology::capacities(case));
+    for (i, Reservation { from, to, segment }) in case.reservations.iter().enumerate() {
+        let path = topology.half_open_path(*from, *to);
+        let narrowest = path.links().iter().map(|link| rates[link.index()]).min();
+        if let Some(rate) = narrowest.filter(|rate| *rate < segment.bytes_per_sec) {
+            let field = format!("reservations[{i}].bytes_per_sec");
+            let expected = format!("the narrowest link of its path has {rate}");
+            return Err(value(&field, segment.bytes_per_sec, expected));
+        }
+    }
+    Ok(())
 }
 
 fn network(spec: &CaseSpec) -> Checked<(Vec<Rack>, Vec<Host>)> {

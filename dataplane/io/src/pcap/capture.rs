@@ -25,6 +25,8 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 const MICROS_PER_SEC: u64 = 1_000_000;
 /// `epb_flags`: the direction is in it.
 const PACKET_FLAGS: OptionCode = OptionCode(2);
+/// The packet block of pcapng's first drafts.
+const PACKET_BLOCK: u32 = 2;
 const INTERFACES_MAX: usize = 1 << 16;
 const NAME_LEN_MAX: usize = 64;
 
@@ -252,8 +254,13 @@ impl Capture {
                 file.first = self.interfaces.len();
             }
             PcapBlockOwned::NG(Block::InterfaceDescription(block)) => {
-                let units_per_sec = block.ts_resolution().filter(|units| *units > 0);
-                let units_per_sec = units_per_sec.ok_or("an impossible time resolution")?;
+                // A power of two where the upper bit is set, else of ten.
+                let exponent = u32::from(block.if_tsresol & 0x7f);
+                let is_binary = block.if_tsresol & 0x80 != 0;
+                let base: u64 = if is_binary { 2 } else { 10 };
+                let units_per_sec = base.checked_pow(exponent);
+                let units_per_sec =
+                    units_per_sec.ok_or("a time resolution below 2^-63 or 10^-19")?;
                 if self.interfaces.len() >= INTERFACES_MAX {
                     return Err("more than 65536 interfaces");
                 }
@@ -268,14 +275,23 @@ impl Capture {
                 let at = interface.at(ticks.into());
                 let flags = packet.options.iter().find(|option| option.code == PACKET_FLAGS);
                 let flags = flags.and_then(|option| option.value.first_chunk::<4>());
-                let flags = flags.map(|flags| match file.is_big_endian {
-                    true => u32::from_be_bytes(*flags),
-                    false => u32::from_le_bytes(*flags),
-                });
-                let direction = flags.and_then(Direction::of_flags);
+                let direction = flags.and_then(|flags| Direction::of_flags(file.word(*flags)));
                 let number = u32::try_from(file.first).unwrap_or(u32::MAX) + packet.if_id;
                 let lens = (packet.caplen, packet.origlen);
                 self.push(interface, at, packet.data, lens, (number, direction))?;
+            }
+            PcapBlockOwned::NG(Block::Unknown(block)) if block.block_type == PACKET_BLOCK => {
+                let head = block.data.split_first_chunk::<20>();
+                let (head, data) = head.ok_or("a packet block shorter than its fields")?;
+                let (words, _) = head.as_chunks::<4>();
+                let [ids, high, low, len, len_original] =
+                    [0, 1, 2, 3, 4].map(|at| file.word(words[at]));
+                // The interface, and behind it how many packets were lost.
+                let id = if file.is_big_endian { ids >> 16 } else { ids & 0xffff };
+                let interface = file.interface(id)?;
+                let at = interface.at((u64::from(high) << 32 | u64::from(low)).into());
+                let number = u32::try_from(file.first).unwrap_or(u32::MAX) + id;
+                self.push(interface, at, data, (len, len_original), (number, None))?;
             }
             PcapBlockOwned::NG(Block::SimplePacket(_)) => {
                 return Err("a packet without a time (simple packet block)");
@@ -333,12 +349,18 @@ impl Layout {
         units_per_sec: u64,
         offset_sec: i64,
     ) -> Result<(), &'static str> {
+        // The upper bits of a pcap's hold the length of the frames' FCS.
+        let link = Linktype(link.0 & 0xffff);
         let is_null = link == Linktype::NULL;
         if !is_null && link != Linktype::ETHERNET {
             return Err("a link type other than Ethernet");
         }
         self.interfaces.push(Interface { units_per_sec, offset_sec, snaplen, is_null });
         Ok(())
+    }
+
+    fn word(&self, octets: [u8; 4]) -> u32 {
+        if self.is_big_endian { u32::from_be_bytes(octets) } else { u32::from_le_bytes(octets) }
     }
 
     fn interface(&self, index: u32) -> Result<&Interface, &'static str> {

@@ -41,12 +41,14 @@ pub(super) struct RawHost {
     /// Ethernet address of its first interface. Default: made from the name.
     #[serde(default)]
     pub(super) mac: Option<String>,
-    /// Shell commands that run in the host when it is up.
+    /// Shell commands that run in the host when it is up; a warning names one that fails.
     #[serde(default)]
     pub(super) commands: Vec<String>,
 }
 
-/// A switch is a learning bridge here; what programs a P4 switch is accepted and not used.
+/// A switch is a learning bridge here; what programs a P4 switch is accepted and not used. The last
+/// link of a circle of switches, in the file's order, is up and no bridge forwards there, as with a
+/// spanning tree; a warning names it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSwitch {

@@ -1,15 +1,15 @@
 //! Compares what came out with what the box of the capture sent, receiver by receiver, and writes
 //! it where that is wanted.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use weft_io::pcap::PcapWriter;
 use weft_wire::{MacAddr, Nanos};
 
-use super::Foreign;
-use crate::replay::difference::Difference;
+use super::{Foreign, listed};
 use crate::replay::load::ReplayError;
-use crate::replay::recorded::compare;
+use crate::replay::recorded::align;
 
 impl Foreign<'_> {
     /// Compares what came out with what the box of the capture sent.
@@ -19,27 +19,12 @@ impl Foreign<'_> {
             let note = "the capture has nothing that the box sent: nothing is compared";
             self.outcome.notes.push(note.to_owned());
         }
-        let mut compared = std::mem::take(&mut self.theirs);
-        let is_compared = !compared.is_empty();
-        for (to, ours) in std::mem::take(&mut self.ours) {
-            let theirs = compared.remove(&to).unwrap_or_default();
-            let mut theirs = theirs.into_iter();
-            for (now, frame) in ours {
-                match theirs.next() {
-                    Some((index, expected)) => {
-                        let both = (&expected[..], &frame[..]);
-                        compare(&mut self.outcome, 0, index, now, both, &self.options);
-                    }
-                    None if is_compared => self.lacks(0, now, to, "none", "a frame"),
-                    None => {}
-                }
-            }
-            compared.insert(to, theirs.collect());
-        }
-        for (to, missing) in compared {
-            for (index, _) in missing {
-                self.lacks(index + 1, Nanos(0), to, "a frame", "none");
-            }
+        let receivers: BTreeSet<_> = self.theirs.keys().chain(self.ours.keys()).collect();
+        for to in receivers.into_iter().filter(|_| !self.theirs.is_empty()) {
+            let place = (0, Nanos(0), &*format!("frame to {to}"));
+            let expected = self.theirs.get(to).map_or(&[][..], Vec::as_slice);
+            let got = self.ours.get(to).map_or(&[][..], Vec::as_slice);
+            align(&mut self.outcome, place, expected, got, &self.options);
         }
         let port = &self.settings.config.port;
         if !self.survey.casts.is_empty() && port.multicast_base().is_none() {
@@ -56,22 +41,23 @@ impl Foreign<'_> {
             let note = format!("{} frames of handshakes were replaced", self.handshakes);
             self.outcome.notes.push(note);
         }
-        if self.cut > 0 {
-            let cut = self.cut;
-            self.outcome.notes.push(format!("{cut} frames are cut by the capture's snaplen"));
+        let has_sent = |ip: &&IpAddr| self.survey.ranks.keys().any(|addr| addr.ip() == **ip);
+        for ip in self.map.keys().filter(|ip| !has_sent(ip)) {
+            self.outcome.notes.push(format!("the capture has no contribution of {ip} (--map)"));
+        }
+        if self.survey.joined > 0 {
+            let note = format!(
+                "{} packets hold several datagrams, as before a card that cuts them: each is taken \
+                 for itself",
+                self.survey.joined
+            );
+            self.outcome.notes.push(note);
+        }
+        if !self.outcome.skipped.is_empty() {
+            let note = format!("without a place, in frames: {}", listed(&self.outcome.skipped));
+            self.outcome.notes.push(note);
         }
         Ok(())
-    }
-
-    fn lacks(&mut self, packet: usize, now: Nanos, to: SocketAddr, expected: &str, got: &str) {
-        self.outcome.differ(|| Difference {
-            lane: 0,
-            packet: packet as u64,
-            at_ns: now.0,
-            field: format!("frame to {to}"),
-            expected: expected.to_owned(),
-            got: got.to_owned(),
-        });
     }
 
     /// Writes what came out, in the order of time.

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use weft_engine::drops::DropReason;
 use weft_kernel::crc32c;
 use weft_wire::frame::{Encap, Endpoint, Udp};
 use weft_wire::header::{Kind, Packet};
@@ -53,10 +54,10 @@ impl Foreign<'_> {
         udp: &Udp,
         weft: &Packet<&[u8]>,
         rank: Rank,
-    ) -> Option<Vec<u8>> {
-        let row = self.row(weft)?;
+    ) -> Result<Vec<u8>, DropReason> {
+        let row = self.row(weft).ok_or(DropReason::UnknownGroup)?;
         if rank.index() >= self.rows[row].members.len() {
-            return None;
+            return Err(DropReason::BadMembers);
         }
         let is_known = self.rows[row].formed.iter().any(|it| it.theirs == weft.group());
         let has_handshake = self.survey.has_handshake(weft.job(), weft.group().row());
@@ -71,9 +72,14 @@ impl Foreign<'_> {
         let (cookie, group) = match formed {
             _ if is_stale => (weft.cookie(), formed.map_or(unknown, |formed| formed.ours)),
             Some(formed) => (formed.cookies_up[rank.index()], formed.ours),
-            None => return None,
+            None => return Err(DropReason::UnknownGroup),
         };
         let mut datagram = bytes[udp.payload_range()].to_vec();
+        // As the box judges it; a checksum that is left to a card is none that failed.
+        let was_good = match config.integrity {
+            Integrity::Checksum16 => udp.checksum_ok(bytes) || udp.checksum_is_left(),
+            _ => weft.crc() == 0 || Packet::new_unchecked(&mut datagram[..]).verify_crc(crc32c),
+        };
         datagram[2..4].copy_from_slice(&config.job.0.to_be_bytes());
         datagram[4..8].copy_from_slice(&cookie.0.to_be_bytes());
         datagram[8..12].copy_from_slice(&group.0.to_be_bytes());
@@ -83,16 +89,11 @@ impl Foreign<'_> {
         // Without a CRC only where this box has told the member so, too.
         let is_bare = row.members[rank.index()].is_bare() && weft.crc() == 0;
         let has_crc = config.integrity == Integrity::Crc32c && !is_bare;
-        let was_good = weft.crc() == 0 || {
-            let mut copy = bytes[udp.payload_range()].to_vec();
-            Packet::new_unchecked(&mut copy[..]).verify_crc(crc32c)
-        };
-        let was_good = was_good && (udp.checksum == 0 || udp.checksum_ok(bytes));
         let mut frame = row.members[rank.index()].datagram(&mut datagram, has_crc);
         if !was_good && let Some(last) = frame.last_mut() {
             *last ^= 1;
         }
-        Some(frame)
+        Ok(frame)
     }
 
     /// The row of a frame; a new one finds its place in the configuration.

@@ -1,19 +1,26 @@
 //! Finds out who is who in captures: the box, the ranks of its members, and what handshakes told.
 //! Pure.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use weft_engine::classify::{Class, classify};
+use weft_engine::drops::DropReason;
 use weft_io::pcap::{Capture, Packet as Captured};
 use weft_wire::frame::multicast::mac_of;
-use weft_wire::frame::{Endpoint, Udp};
-use weft_wire::header::{Kind, Packet};
+use weft_wire::frame::{Endpoint, Udp, run};
+use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::hello::{Hello, Phase};
-use weft_wire::{Cookie, GroupId, JobId, MacAddr, Rank};
+use weft_wire::{Cookie, GroupId, JobId, MacAddr, Rank, rows};
 
 /// What captures say of who is who.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
+    /// Packets that have no datagram of Weft's, by reason.
+    pub(super) skipped: BTreeMap<&'static str, u64>,
+    /// Packets of several datagrams.
+    pub(super) joined: u64,
     pub(super) target: Option<Endpoint>,
     /// Ranks by the address that contributions came from, and their Ethernet addresses.
     pub(super) ranks: BTreeMap<SocketAddr, (Rank, MacAddr)>,
@@ -38,36 +45,50 @@ impl Survey {
         let mut survey = Self::default();
         let mut targets: BTreeMap<SocketAddr, (usize, MacAddr)> = BTreeMap::new();
         for packet in captures.flat_map(Capture::packets) {
-            let Some((udp, weft)) = open(&packet) else { continue };
-            if weft.kind() == Some(Kind::Contrib)
-                && let Some(rank) = weft.members().single()
-            {
-                let rank = map.get(&udp.source.ip()).copied().unwrap_or(rank);
-                survey.ranks.entry(udp.source).or_insert((rank, udp.source_mac));
-                let mac =
-                    packet.bytes.first_chunk().map_or_else(MacAddr::default, |mac| MacAddr(*mac));
-                targets.entry(udp.target).or_insert((0, mac)).0 += 1;
-            } else if weft.kind() == Some(Kind::Hello) {
-                if let Ok((hello, _)) = Hello::parse(weft.payload())
-                    && hello.phase == Phase::Welcome
-                {
-                    survey.cookies_up.insert(hello.cookie_up.0);
-                    let key = (weft.job(), weft.group().0);
-                    survey.welcome_down.insert(key, hello.cookie_down);
-                    survey.welcomed.insert((weft.job(), weft.group().0), hello.session);
-                    survey.lives.insert((weft.job(), hello.life, hello.epoch.0), weft.group());
+            match frames(&packet) {
+                Ok(frames) => {
+                    survey.joined += u64::from(frames.len() > 1);
+                    frames.iter().for_each(|frame| survey.learn(frame, map, &mut targets));
                 }
-            } else {
-                if udp.target.ip().is_multicast() {
-                    let target = Endpoint { mac: mac_of(udp.target.ip()), addr: udp.target };
-                    survey.casts.insert((udp.source, weft.job(), weft.group()), target);
-                }
-                survey.cookies_down.insert((udp.target, weft.group().0), weft.cookie());
+                Err(reason) => *survey.skipped.entry(reason).or_default() += 1,
             }
         }
         let most = targets.into_iter().max_by_key(|(_, (count, _))| *count);
         survey.target = most.map(|(addr, (_, mac))| Endpoint { mac, addr });
         survey
+    }
+
+    fn learn(
+        &mut self,
+        frame: &[u8],
+        map: &BTreeMap<IpAddr, Rank>,
+        targets: &mut BTreeMap<SocketAddr, (usize, MacAddr)>,
+    ) {
+        let Some((udp, weft)) = open(frame) else { return };
+        if weft.kind() == Some(Kind::Contrib)
+            && let Some(rank) = weft.members().single()
+        {
+            let rank = map.get(&udp.source.ip()).copied().unwrap_or(rank);
+            self.ranks.entry(udp.source).or_insert((rank, udp.source_mac));
+            let mac = frame.first_chunk().map_or_else(MacAddr::default, |mac| MacAddr(*mac));
+            targets.entry(udp.target).or_insert((0, mac)).0 += 1;
+        } else if weft.kind() == Some(Kind::Hello) {
+            if let Ok((hello, _)) = Hello::parse(weft.payload())
+                && hello.phase == Phase::Welcome
+            {
+                self.cookies_up.insert(hello.cookie_up.0);
+                let key = (weft.job(), weft.group().0);
+                self.welcome_down.insert(key, hello.cookie_down);
+                self.welcomed.insert((weft.job(), weft.group().0), hello.session);
+                self.lives.insert((weft.job(), hello.life, hello.epoch.0), weft.group());
+            }
+        } else {
+            if udp.target.ip().is_multicast() {
+                let target = Endpoint { mac: mac_of(udp.target.ip()), addr: udp.target };
+                self.casts.insert((udp.source, weft.job(), weft.group()), target);
+            }
+            self.cookies_down.insert((udp.target, weft.group().0), weft.cookie());
+        }
     }
 
     /// True if the box welcomed a member to a group of this row.
@@ -81,12 +102,52 @@ impl Survey {
     }
 }
 
-/// The datagram of Weft's in a whole packet.
-pub(super) fn open<'a>(packet: &Captured<'a>) -> Option<(Udp, Packet<&'a [u8]>)> {
-    if packet.is_cut() {
-        return None;
+/// The frames of a packet: without what the link put behind the IP packet, and one for each of
+/// Weft's datagrams where a sender left the cutting of a run to its card.
+///
+/// # Errors
+/// Why there is none of Weft's.
+pub(super) fn frames<'a>(packet: &Captured<'a>) -> Result<Vec<Cow<'a, [u8]>>, &'static str> {
+    let reason = || match classify(packet.bytes, |_| true) {
+        Class::Drop(DropReason::Length) if packet.is_cut() => CUT,
+        Class::Drop(reason) => reason.name(),
+        Class::Host | Class::Weft(..) => DropReason::NotIp.name(),
+    };
+    let whole = Udp::parse(packet.bytes).map_err(|_| reason())?.payload_range().end;
+    let frame = &packet.bytes[..whole];
+    let (udp, _) = open(frame).ok_or_else(reason)?;
+    let (headers, mut rest) = frame.split_at(udp.payload_start);
+    let mut frames = Vec::new();
+    while let Some((datagram, behind)) = first_datagram(rest) {
+        let mut headers = headers.to_vec();
+        run::set_payload_len(&mut headers, datagram.len());
+        // As the card found it.
+        run::leave_checksum(&mut headers);
+        frames.push(Cow::Owned([&headers[..], datagram].concat()));
+        rest = behind;
     }
-    let udp = Udp::parse(packet.bytes).ok()?;
-    let weft = Packet::new_checked(packet.bytes.get(udp.payload_range())?).ok()?;
+    Ok(if frames.len() > 1 && rest.is_empty() { frames } else { vec![Cow::Borrowed(frame)] })
+}
+
+/// Takes a datagram off a run's payload, by its header.
+fn first_datagram(run: &[u8]) -> Option<(&[u8], &[u8])> {
+    let head = Packet::new_unchecked(run.first_chunk::<HEADER_LEN>()?);
+    let has_elements = matches!(head.kind()?, Kind::Contrib | Kind::Answer);
+    let elements_len = usize::from(head.count()) * head.element_type()?.len_bytes();
+    let payload_len = match has_elements || rows::is_of_keys(head.group().row()) {
+        true => elements_len,
+        false => 0,
+    };
+    let (datagram, behind) = run.split_at_checked(HEADER_LEN + payload_len)?;
+    Header::parse(&Packet::new_unchecked(datagram)).ok().map(|_| (datagram, behind))
+}
+
+/// The datagram of Weft's in a frame.
+pub(super) fn open(frame: &[u8]) -> Option<(Udp, Packet<&[u8]>)> {
+    let udp = Udp::parse(frame).ok()?;
+    let weft = Packet::new_checked(frame.get(udp.payload_range())?).ok()?;
     (weft.version() == weft_wire::header::VERSION && weft.kind().is_some()).then_some((udp, weft))
 }
+
+/// A frame of which the capture has only the beginning.
+const CUT: &str = "cut";
