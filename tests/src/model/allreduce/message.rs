@@ -45,10 +45,10 @@ impl Layout {
     }
 }
 
-/// What a contribution says of its vector: how many elements it means, and whether it is the last.
+/// The part of its vector that a contribution carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Length {
-    /// Elements that are meant; the others are padding.
+    /// Elements without padding.
     pub count: u8,
     /// The vector ends here.
     pub last: bool,
@@ -57,8 +57,7 @@ pub struct Length {
 /// Elements of a chunk, where vectors have lengths.
 pub const ELEMENTS: u8 = 2;
 
-/// The chunks of a worker's vectors: which vector each is of, from where, and what it says of it.
-/// An empty vector has a chunk without elements.
+/// The chunks of a worker's vectors: vector, place in it, and length of each. An empty vector has a chunk without elements.
 #[must_use]
 pub fn chunks_of(vectors: &[u8]) -> Vec<(usize, u8, Length)> {
     let chunks = |(vector, &len): (usize, &u8)| {

@@ -14,8 +14,8 @@
 //! worker resends whatever it lacks an answer for), timers (a step may happen at any time), and
 //! HELLO (a worker learns of a new epoch at any time after it began).
 //!
-//! Where workers have vectors of other lengths, each ends by being told so, or by its linger when
-//! another was. A box that restarts in between is left to timeouts, which are none of the model.
+//! MISMATCH or LEFT ends a worker whose vectors differ from another's, or its linger does when they
+//! ended another. A box that restarts in between is left to timeouts, which are none of the model.
 //!
 //! [`aggregator`] and [`worker`] are the rules; this file is the world around them.
 
@@ -52,13 +52,13 @@ pub enum Rules {
     CountWithoutLast,
     /// Contributions agree in where a vector ends; counts are not compared.
     LastWithoutCount,
-    /// Whoever differs from a slot's first contribution is told, and the slot goes on.
+    /// The worker that differs from a slot's first contribution gets MISMATCH, and the slot goes on.
     TellOddOneAlone,
     /// A vector's sum is returned although one before it is not there.
     CallsEndOutOfOrder,
-    /// Whoever waits for a hand-over is told of its holder's close.
+    /// A worker that waits for a hand-over gets LEFT when the holder closes.
     CloseBeforeHandOver,
-    /// Nobody is told that a member has closed.
+    /// The aggregator sends no LEFT.
     CloseIsSilent,
     /// A worker leaves, and drops the sums of its last window, as soon as it has all sums.
     LeaveWithoutClose,

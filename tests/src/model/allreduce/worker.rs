@@ -20,7 +20,7 @@ pub struct Worker {
     had: [u8; CHUNK_COUNT_MAX],
     /// Chunks that it has something for.
     chunks: u8,
-    /// It was told that there will be no sum, and has ended.
+    /// It has ended on MISMATCH or LEFT.
     pub(crate) was_told: bool,
     /// It knows that all members have all sums and keeps nothing any more.
     pub(crate) has_left: bool,
