@@ -54,11 +54,10 @@ impl Aggregator {
             chunk: ChunkIndex(u32::from(self.lane)),
             ..plain_header(Kind::Hello, upstream.job, group, upstream.bit)
         };
-        if body.phase == Step::Join {
+        // What its members left unnamed a leaf leaves so.
+        if body.phase == Step::Join && lease.members.iter().all(|member| member.names_lengths) {
             (header.element_type, header.operation) = (lease.row.element_type, lease.row.operation);
-            if lease.members.iter().all(|member| member.names_lengths) {
-                header.outcome = Outcome::LAST;
-            }
+            header.outcome = Outcome::LAST;
         }
         write_hello(&upstream.encap, &header, &body, held.bitmap(), frame)
     }
