@@ -151,8 +151,8 @@ impl<P: Port> Session<P> {
 
     /// Sums several vectors over all workers, in place, in one round: small ones share chunks, and
     /// all share the window, so that many take little longer than one. Every worker gives vectors
-    /// of the same lengths in the same order; the bits are those of separate calls. Where one vector
-    /// ends is not compared over the workers, but for block exponents; the length of all is.
+    /// of the same lengths in the same order; the bits are those of separate calls. Workers
+    /// compare the length of all together, and of each where numbers have block exponents.
     ///
     /// # Errors
     /// As [`Session::allreduce`].

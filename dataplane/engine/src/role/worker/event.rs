@@ -132,7 +132,7 @@ impl Extent {
 }
 
 impl WorkerError {
-    /// The same error, of vectors whose blocks of so many elements are one element here.
+    /// The same error, where an element stands for a block of so many.
     #[must_use]
     pub fn in_blocks(self, block: u64) -> Self {
         let Self::LengthsDiffer { members, first, others, other } = self else { return self };
@@ -257,7 +257,8 @@ impl fmt::Display for WorkerError {
             ),
             Self::OtherElements { row, own, rows } => write!(
                 f,
-                "this worker's `numbers` need a row whose `element_type` is {} and whose                  `operation` is {}; the aggregator's row {row} has {} and {}",
+                "this worker's `numbers` need a row whose `element_type` is {} and whose \
+                 `operation` is {}; the aggregator's row {row} has {} and {}",
                 own.0, own.1, rows.0, rows.1
             ),
             Self::LengthsDiffer { members, first, others, other } => {

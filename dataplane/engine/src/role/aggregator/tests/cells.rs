@@ -273,8 +273,8 @@ fn drops(aggregator: &Aggregator) -> impl Iterator<Item = (&'static str, u64)> {
     counts.into_iter().map(|(reason, count)| (DropReason::name(reason), count))
 }
 
-/// Contributions of one rank under two exponents, and of two lengths, the rest under one; with hand-overs, and with the
-/// root's answers at a leaf.
+/// Contributions of one rank under two exponents and of two lengths, the rest under one; with
+/// hand-overs, and with the root's answers and refusals at a leaf.
 fn events(members: usize, hands_over: bool, is_leaf: bool) -> Vec<Event> {
     let mut events = Vec::new();
     for step in 0..STEPS {

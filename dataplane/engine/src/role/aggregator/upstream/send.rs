@@ -54,7 +54,7 @@ impl Aggregator {
             chunk: ChunkIndex(u32::from(self.lane)),
             ..plain_header(Kind::Hello, upstream.job, group, upstream.bit)
         };
-        // What its members left unnamed a leaf leaves so.
+        // A leaf names no more than its members.
         if body.phase == Step::Join && lease.members.iter().all(|member| member.names_lengths) {
             (header.element_type, header.operation) = (lease.row.element_type, lease.row.operation);
             header.outcome = Outcome::LAST;
