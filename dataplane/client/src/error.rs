@@ -169,7 +169,7 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// Has `{:?}` of the library's errors say what `{}` says.
+/// Gives the library's errors one text for `{:?}` and `{}`.
 macro_rules! debug_as_text {
     ($($error:ty),+ $(,)?) => {$(
         impl fmt::Debug for $error {

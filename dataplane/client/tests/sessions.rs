@@ -414,7 +414,7 @@ fn an_error_has_its_cause_in_either_form() {
     }
 }
 
-/// What each of `workers` came to, each in a thread, at a box with these rows.
+/// Runs `work` for each of `workers`, in a thread of its own, beside a box with these rows.
 fn each<R: Send + 'static>(
     workers: u8,
     rows: Vec<RowConfig>,

@@ -14,8 +14,8 @@
 //! worker resends whatever it lacks an answer for), timers (a step may happen at any time), and
 //! HELLO (a worker learns of a new epoch at any time after it began).
 //!
-//! MISMATCH or LEFT ends a worker whose vectors differ from another's, or its linger does when they
-//! ended another. A box that restarts in between is left to timeouts, which are none of the model.
+//! Vectors of unequal length end each worker by MISMATCH or LEFT, or by its linger when these ended
+//! another. A box that restarts in between is left to timeouts, which are none of the model.
 //!
 //! [`aggregator`] and [`worker`] are the rules; this file is the world around them.
 
