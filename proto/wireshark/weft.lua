@@ -100,6 +100,14 @@ local OUTCOME = {
     [7] = "WAIT",
 }
 
+-- Outcomes of an allreduce, by the kind of the datagram.
+local OUTCOME_OF_KIND = {
+    ["CONTRIB.1"] = "LAST",
+    ["HELLO.1"] = "LAST",
+    ["STATE.3"] = "LEFT",
+    ["STATE.4"] = "MISMATCH",
+}
+
 local ELEMENT_TYPE = {
     [0] = "none",
     [1] = "i32",
@@ -131,6 +139,7 @@ local REASON = {
     [1] = "UNKNOWN_GROUP",
     [2] = "MEMBER_LOST",
     [3] = "OTHER_SESSION",
+    [4] = "OTHER_ELEMENTS",
 }
 
 local INTEGRITY = {
@@ -317,6 +326,11 @@ local function is_of_keys(row)
     return row >= ROW_KEYS and row < ROW_KEYS + TABLES_MAX
 end
 
+local function outcome_name(header)
+    local own = OUTCOME_OF_KIND[(KIND[header.kind] or "") .. "." .. header.outcome]
+    return not is_of_keys(header.row) and own or OUTCOME[header.outcome]
+end
+
 -- nil, or what is wrong with a header, in the words and the order of the Rust crate.
 local function fault(header, payload_len)
     if header.version ~= VERSION then return "unknown protocol version" end
@@ -329,7 +343,10 @@ local function fault(header, payload_len)
     end
     local kind = KIND[header.kind]
     local fits
-    if kind == "CONTRIB" or kind == "ANSWER" then
+    if kind == "CONTRIB" and outcome_name(header) == "LAST" then
+        -- Padding may follow.
+        fits = payload_len >= header.count * element_len
+    elseif kind == "CONTRIB" or kind == "ANSWER" then
         fits = payload_len == header.count * element_len
     elseif kind == "HELLO" then
         fits = payload_len >= BODY_LEN
@@ -572,7 +589,7 @@ end
 
 -- One line, as the Rust crate displays a header.
 local function line(tvb, header)
-    local outcome = header.outcome ~= 0 and " " .. OUTCOME[header.outcome] or ""
+    local outcome = header.outcome ~= 0 and " " .. outcome_name(header) or ""
     local text = string.format(
         "%s%s job=%d group=%d.%d chunk=%d members=%s",
         KIND[header.kind], outcome, tvb(2, 2):uint(), tvb(8, 2):uint(), tvb(10, 2):uint(),

@@ -246,6 +246,19 @@ fn codes_agree() {
 }
 
 #[test]
+fn outcomes_of_an_allreduce_agree() {
+    let rows = spec_table(&["kind", "outcome of an allreduce", "value"]);
+    let spec: Vec<_> =
+        rows.iter().map(|row| [&row[0], &row[1], &row[2]].map(Clone::clone)).collect();
+    let rust = Outcome::OF_KINDS.iter().map(|(kind, outcome, name)| {
+        [kind.to_string(), (*name).to_owned(), (*outcome as u8).to_string()]
+    });
+    assert_eq!(spec, rust.collect::<Vec<_>>(), "SPEC and weft-wire");
+    let lua = spec.iter().map(|[kind, name, value]| format!("[\"{kind}.{value}\"] = \"{name}\","));
+    assert_eq!(lua_rows("OUTCOME_OF_KIND"), lua.collect::<Vec<_>>(), "weft.lua and SPEC");
+}
+
+#[test]
 fn element_lengths_agree() {
     let rust: BTreeMap<u64, u64> =
         ElementType::ALL.iter().map(|(code, _)| (*code as u64, code.len_bytes() as u64)).collect();

@@ -46,7 +46,8 @@ mod allreduce_group {
 
     const fn group(workers: u8, window: u8, steps: u8, restart_count_max: u8) -> Allreduce {
         let layout = Layout { workers, window, steps };
-        Allreduce { layout, restart_count_max, lossy: true, rules: Rules::AsSpecified }
+        let rules = Rules::AsSpecified;
+        Allreduce { layout, restart_count_max, lossy: true, rules, vectors: &[] }
     }
 
     /// Two workers, one slot, three steps show every wrong variant.
@@ -134,6 +135,69 @@ mod allreduce_group {
     fn worker_that_leaves_without_close_takes_the_last_sum_with_it() {
         let verdict = "waits for ever: w1 c2";
         assert_fails(&wrong(Rules::LeaveWithoutClose, 1), Failure::Stuck, verdict);
+    }
+
+    /// A chunk has two elements.
+    fn of_lengths(rules: Rules, vectors: &'static [&'static [u8]]) -> Allreduce {
+        let workers = u8::try_from(vectors.len()).expect("few workers");
+        Allreduce { rules, vectors, ..group(workers, 2, 2, 0) }
+    }
+
+    #[test]
+    fn vectors_of_other_lengths_are_never_summed() {
+        let cases: [&[&[u8]]; 9] = [
+            &[&[2, 1, 3], &[2, 1, 3]],
+            &[&[1], &[2]],
+            &[&[3], &[5]],
+            &[&[2, 2], &[4]],
+            &[&[4, 2], &[2, 4]],
+            &[&[0, 2], &[2]],
+            &[&[2, 2], &[2]],
+            &[&[3], &[3], &[2]],
+            &[&[2, 1], &[4], &[3]],
+        ];
+        for vectors in cases {
+            assert_holds(&of_lengths(Rules::AsSpecified, vectors), 10);
+        }
+    }
+
+    #[test]
+    fn counts_alone_sum_over_the_end_of_a_vector() {
+        let verdict = "w0 returns a sum of c0, which is another part of w1's";
+        let model = of_lengths(Rules::CountWithoutLast, &[&[2, 2], &[4]]);
+        assert_fails(&model, Failure::Unsafe, verdict);
+    }
+
+    #[test]
+    fn ends_alone_sum_padding() {
+        let verdict = "w0 returns a sum of c0, which is another part of w1's";
+        let model = of_lengths(Rules::LastWithoutCount, &[&[1], &[2]]);
+        assert_fails(&model, Failure::Unsafe, verdict);
+    }
+
+    #[test]
+    fn a_slot_that_goes_on_leaves_its_first_member_waiting() {
+        let model = of_lengths(Rules::TellOddOneAlone, &[&[1], &[2]]);
+        assert_fails(&model, Failure::Stuck, "waits for ever: w0 c0");
+    }
+
+    #[test]
+    fn a_later_sum_that_is_returned_first_may_be_of_other_parts() {
+        let verdict = "w0 returns a sum of c1, which is another part of w1's";
+        let model = of_lengths(Rules::CallsEndOutOfOrder, &[&[2, 2], &[4]]);
+        assert_fails(&model, Failure::Unsafe, verdict);
+    }
+
+    #[test]
+    fn a_close_that_is_told_before_the_hand_over_ends_a_round_in_vain() {
+        let verdict = "w1 is told that c2 has no sum, and all vectors are alike";
+        assert_fails(&wrong(Rules::CloseBeforeHandOver, 1), Failure::Unsafe, verdict);
+    }
+
+    #[test]
+    fn a_close_that_is_not_told_leaves_the_others_waiting() {
+        let model = of_lengths(Rules::CloseIsSilent, &[&[2, 2], &[2]]);
+        assert_fails(&model, Failure::Stuck, "waits for ever: w0 c1, w1 for the close");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Why a session could not be made or go on.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use weft_io::shm::ShmError;
 use weft_io::udp::UdpError;
 
 /// Why a call failed. After any error but [`Error::Config`] and [`Error::Wrong`] the session is
-/// over; a new [`crate::Session::connect`] begins a new life.
-#[derive(Debug, thiserror::Error)]
+/// over; a new [`crate::Session::connect`] begins a new life. Its text has its causes, for `{}` and
+/// for `{:?}`, which is what `?` in `main` prints.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The configuration cannot work.
@@ -22,26 +24,26 @@ pub enum Error {
         problem: &'static str,
     },
     /// The local UDP ports could not be opened.
-    #[error("could not open this worker's port")]
-    Port(#[source] UdpError),
+    #[error("could not open this worker's port: {}", Chain(.0))]
+    Port(UdpError),
     /// Memory could not be shared with the aggregator.
-    #[error("could not share memory with the aggregator")]
-    Shm(#[source] ShmError),
+    #[error("could not share memory with the aggregator: {}", Chain(.0))]
+    Shm(ShmError),
     /// Frames could not be sent and received on an interface.
-    #[error("could not open this worker's port on an interface")]
-    AfPacket(#[source] AfPacketError),
+    #[error("could not open this worker's port on an interface: {}", Chain(.0))]
+    AfPacket(AfPacketError),
     /// This machine lacks something that DPDK needs.
     #[cfg(feature = "dpdk")]
     #[error("could not start DPDK: {0}")]
     DpdkLacks(String),
     /// EAL refused.
     #[cfg(feature = "dpdk")]
-    #[error("could not start DPDK")]
-    Eal(#[source] weft_dpdk::EalError),
+    #[error("could not start DPDK: {}", Chain(.0))]
+    Eal(weft_dpdk::EalError),
     /// A DPDK device could not be opened.
     #[cfg(feature = "dpdk")]
-    #[error("could not open this worker's DPDK device")]
-    Dpdk(#[source] weft_dpdk::PortError),
+    #[error("could not open this worker's DPDK device: {}", Chain(.0))]
+    Dpdk(weft_dpdk::PortError),
     /// A memif has no peer.
     #[cfg(feature = "dpdk")]
     #[error(
@@ -87,13 +89,14 @@ pub enum Error {
         limit: usize,
     },
     /// Another socket of this machine has a UDP port of the worker's.
-    #[error("could not take UDP port {addr} from the kernel, so that it answers nobody there")]
+    #[error(
+        "could not take UDP port {addr} from the kernel, so that it answers nobody there: {cause}"
+    )]
     Reserve {
         /// The port.
         addr: SocketAddr,
         /// The kernel's answer.
-        #[source]
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The operating system gave no random seed.
     #[error("could not get a random seed from the operating system: {0}")]
@@ -147,6 +150,44 @@ pub enum Error {
     #[error("the port is closed: no frame can arrive any more")]
     PortClosed,
 }
+
+/// An error and its causes in one line, each once.
+pub(crate) struct Chain<'a>(pub(crate) &'a dyn std::error::Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.0.to_string();
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            let more = error.to_string();
+            if !text.contains(&more) {
+                text = format!("{text}: {more}");
+            }
+            cause = error.source();
+        }
+        f.write_str(&text)
+    }
+}
+
+/// Gives the library's errors one text for `{:?}` and `{}`.
+macro_rules! debug_as_text {
+    ($($error:ty),+ $(,)?) => {$(
+        impl fmt::Debug for $error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&Chain(self), f)
+            }
+        }
+    )+};
+}
+debug_as_text!(
+    Error,
+    crate::checkpoint::file::FileError,
+    crate::keys::KeyError,
+    crate::keys::TableFileError,
+    crate::leaf::LeafError,
+    crate::push::PushError,
+    crate::rounds::RoundError,
+);
 
 /// Why a session with several hosts has no port: a field of its configuration, which has the same
 /// names, or else [`Error`] itself.

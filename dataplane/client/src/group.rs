@@ -60,8 +60,16 @@ impl Group {
             }
         }
         let lease = *data.lease().expect("an open worker has a lease");
-        if config.numbers == Numbers::Fixed && lease.exponent.is_none() {
-            let problem = "is Fixed but the row has no exponent: set one there, or use Block";
+        let problem = match (config.numbers, lease.exponent) {
+            (Numbers::Fixed, None) => {
+                Some("is Fixed but the row has no `exponent`: set one there, or use Block")
+            }
+            (Numbers::Block { .. }, Some(_)) => {
+                Some("is Block but the row has an `exponent`: take it out there, or use Fixed")
+            }
+            _ => None,
+        };
+        if let Some(problem) = problem {
             return Err(Error::Config { field: "numbers", problem });
         }
         Ok(Self { data, exponents, lease })

@@ -30,6 +30,7 @@ use weft_wire::Nanos;
 use weft_wire::header::{ElementType, Operation};
 
 use crate::config::{Config, Numbers};
+use crate::error::Chain;
 
 type Lane = AggregatorLane<Wrapped<ShmHost<UdpPort>>>;
 
@@ -55,17 +56,16 @@ struct Orders {
 }
 
 /// Why there is no leaf.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum LeafError {
     /// The file could not be read.
-    #[error("could not read the leaf's file {}", .path.display())]
+    #[error("could not read the leaf's file {}: {cause}", .path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// The system's answer.
-        #[source]
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The file makes no sense, or not in a worker's process.
     #[error(transparent)]
@@ -74,17 +74,17 @@ pub enum LeafError {
     #[error("the leaf's configuration: {0}")]
     Problem(Problem),
     /// The leaf's UDP port could not be opened.
-    #[error("could not open the leaf's port")]
-    Port(#[source] UdpError),
+    #[error("could not open the leaf's port: {}", Chain(.0))]
+    Port(UdpError),
     /// Memory could not be shared.
-    #[error("could not share memory with this host's workers")]
-    Shm(#[source] ShmError),
+    #[error("could not share memory with this host's workers: {}", Chain(.0))]
+    Shm(ShmError),
     /// The operating system gave no random seed.
     #[error("could not get a random seed from the operating system: {0}")]
     Random(getrandom::Error),
     /// There is no thread for it.
     #[error("could not start a thread for the leaf: {0}")]
-    Thread(#[source] std::io::Error),
+    Thread(std::io::Error),
 }
 
 /// Reads the file of a leaf, for [`worker`].
@@ -242,7 +242,7 @@ impl Drop for Leaf {
 
 fn file_at(path: &Path) -> Result<ConfigFile, LeafError> {
     let text = std::fs::read_to_string(path);
-    let text = text.map_err(|source| LeafError::File { path: path.to_owned(), source })?;
+    let text = text.map_err(|cause| LeafError::File { path: path.to_owned(), cause })?;
     Ok(ConfigFile::new(path.display().to_string(), text))
 }
 

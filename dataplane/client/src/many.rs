@@ -7,12 +7,12 @@
 
 use std::ops::Range;
 
-use weft_engine::role::worker::{ChunkMeta, Payload};
+use weft_engine::role::worker::{ChunkMeta, Part, Payload};
 use weft_kernel::Kernels;
 use weft_wire::header::Flags;
 use weft_wire::quant;
 
-use crate::payload::Exponents;
+use crate::payload::{Exponents, part};
 
 /// Where vectors lie among the chunks of a round.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -21,6 +21,7 @@ pub(crate) struct Layout {
     starts: Vec<usize>,
     lens: Vec<usize>,
     elements: usize,
+    is_packed: bool,
 }
 
 /// A part of a vector that lies in one chunk.
@@ -48,10 +49,25 @@ impl Layout {
         let mut starts = vec![0];
         let mut end = 0_usize;
         for len in &lens {
-            end = end.saturating_add(*len).next_multiple_of(align);
+            // An empty vector that is apart has a chunk of its own.
+            let room = if align > 1 { (*len).max(1) } else { *len };
+            end = end.saturating_add(room).next_multiple_of(align);
             starts.push(end);
         }
-        Self { starts, lens, elements }
+        Self { starts, lens, elements, is_packed: align == 1 }
+    }
+
+    /// The part of its vector that a chunk is; packed ones are one vector.
+    fn part(&self, chunk: u32) -> Part {
+        let begin = chunk as usize * self.elements;
+        let vector = self.starts.partition_point(|start| *start <= begin).saturating_sub(1);
+        match self.lens.get(vector) {
+            Some(len) if !self.is_packed => {
+                let index = (begin - self.starts[vector]) / self.elements;
+                part(u32::try_from(index).expect("fewer than all"), self.elements, *len)
+            }
+            _ => part(chunk, self.elements, self.element_count()),
+        }
     }
 
     /// Elements of all chunks, gaps counted.
@@ -108,7 +124,7 @@ impl Many<'_, '_> {
 impl Payload for Many<'_, '_> {
     fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta {
         let width = self.width();
-        let mut meta = ChunkMeta::default();
+        let mut meta = ChunkMeta { last: self.part(chunk).last, ..ChunkMeta::default() };
         if let Code::Fixed(_, exponents) = &self.code {
             meta.exponent = exponents.of(chunk);
         }
@@ -128,6 +144,10 @@ impl Payload for Many<'_, '_> {
         }
         out[filled..].fill(0);
         meta
+    }
+
+    fn part(&self, chunk: u32) -> Part {
+        self.layout.part(chunk)
     }
 
     fn read_chunk(&mut self, chunk: u32, exponent: i8, flags: Flags, sum: &[u8]) {

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use weft_engine::role::worker::{ChunkMeta, Payload};
+use weft_engine::role::worker::{ChunkMeta, Part, Payload};
 use weft_kernel::Kernels;
 use weft_wire::header::Flags;
 use weft_wire::quant;
@@ -15,6 +15,14 @@ use weft_wire::quant;
 fn place(chunk: u32, elements: usize, len: usize) -> Range<usize> {
     let start = chunk as usize * elements;
     start.min(len)..(start + elements).min(len)
+}
+
+/// The part of a vector of `len` elements that chunk `chunk` is.
+pub(crate) fn part(chunk: u32, elements: usize, len: usize) -> Part {
+    let before = chunk as usize * elements;
+    let last = len.saturating_sub(before);
+    let ends = last <= elements;
+    Part { before: before as u64, last: if ends { u16::try_from(last).ok() } else { None } }
 }
 
 /// i32 as they are: for integers, and for block exponents.
@@ -42,7 +50,12 @@ impl Payload for Integers<'_> {
         for word in rest.chunks_exact_mut(4) {
             word.copy_from_slice(&self.padding.to_be_bytes());
         }
-        ChunkMeta { exponent: self.exponent, clamped: false }
+        let last = self.part(chunk).last;
+        ChunkMeta { exponent: self.exponent, clamped: false, last }
+    }
+
+    fn part(&self, chunk: u32) -> Part {
+        part(chunk, self.elements, self.data.len())
     }
 
     fn read_chunk(&mut self, chunk: u32, _: i8, flags: Flags, sum: &[u8]) {
@@ -107,7 +120,11 @@ impl Payload for FixedPoint<'_> {
         let inverse = quant::inverse_quantum(exponent);
         let clamped = self.kernels.quantise_f32(&self.data[place], inverse, self.limit, filled);
         rest.fill(0);
-        ChunkMeta { exponent, clamped: clamped > 0 }
+        ChunkMeta { exponent, clamped: clamped > 0, last: self.part(chunk).last }
+    }
+
+    fn part(&self, chunk: u32) -> Part {
+        part(chunk, self.elements, self.data.len())
     }
 
     fn read_chunk(&mut self, chunk: u32, exponent: i8, flags: Flags, sum: &[u8]) {
@@ -141,7 +158,11 @@ impl Payload for Floats<'_> {
             self.kernels.emit_f32_ahead(&self.data[here], filled);
         }
         rest.fill(0);
-        ChunkMeta::default()
+        ChunkMeta { last: self.part(chunk).last, ..ChunkMeta::default() }
+    }
+
+    fn part(&self, chunk: u32) -> Part {
+        part(chunk, self.elements, self.data.len())
     }
 
     fn read_chunk(&mut self, chunk: u32, _: i8, _: Flags, sum: &[u8]) {

@@ -195,7 +195,7 @@ fn open_af_packet(config: &Config, many: bool) -> Result<HostedPort<AfPacketPort
         return Ok(port);
     }
     let reserved = ReservedPorts::open(config.local, config.lanes);
-    let reserved = reserved.map_err(|(addr, source)| Error::Reserve { addr, source })?;
+    let reserved = reserved.map_err(|(addr, cause)| Error::Reserve { addr, cause })?;
     Ok(port.beside(reserved))
 }
 

@@ -93,7 +93,7 @@ pub enum Next {
 }
 
 /// Why there is no stream.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum RoundError {
     /// It cannot be called at all.
     #[error("cannot call the controller: {0}")]

@@ -118,7 +118,8 @@ impl<P: Port> Session<P> {
     /// are `Fixed`, `Block`, `Bf16`, or `F32` in a row that sums in rank order.
     ///
     /// # Errors
-    /// [`Error::Session`] naming the members that are missing, within `member_timeout`.
+    /// [`Error::Session`] naming the members that are missing, within `member_timeout`; those that
+    /// have closed, or gave a vector of another length, at once.
     pub fn allreduce(&mut self, values: &mut [f32]) -> Result<RoundReport, Error> {
         let begun = Instant::now();
         let chunks = self.chunk_count(values.len())?;
@@ -150,7 +151,8 @@ impl<P: Port> Session<P> {
 
     /// Sums several vectors over all workers, in place, in one round: small ones share chunks, and
     /// all share the window, so that many take little longer than one. Every worker gives vectors
-    /// of the same lengths in the same order; the bits are those of separate calls.
+    /// of the same lengths in the same order; the bits are those of separate calls. Workers
+    /// compare the length of all together, and of each where numbers have block exponents.
     ///
     /// # Errors
     /// As [`Session::allreduce`].
@@ -360,8 +362,9 @@ impl<P: Port> Session<P> {
         self.group.begin(&self.io, of_exponents, chunks).map(drop)
     }
 
+    /// An empty vector has a chunk as well: the others may have elements.
     fn chunk_count(&self, len: usize) -> Result<u32, Error> {
-        u32::try_from(len.div_ceil(usize::from(self.group.lease.elements)))
+        u32::try_from(len.max(1).div_ceil(usize::from(self.group.lease.elements)))
             .map_err(|_| Error::Wrong("a vector of more than 2^32 chunks: sum it in parts"))
     }
 }

@@ -399,4 +399,241 @@ fn an_unreachable_aggregator_is_an_error_in_time() {
     let error = Session::connect(&config).unwrap_err();
     assert!(matches!(error, Error::Session(_)), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(3));
+    assert_eq!(format!("{error:?}"), error.to_string(), "what `?` in `main` prints");
+}
+
+#[test]
+fn an_error_has_its_cause_in_either_form() {
+    let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut config = Config::new(holder.local_addr().unwrap(), "127.0.0.1:9".parse().unwrap());
+    config.connect_timeout = Duration::from_millis(300);
+    let error = Session::connect(&config).unwrap_err();
+    for text in [error.to_string(), format!("{error:?}")] {
+        assert!(text.starts_with("could not open this worker's port: "), "{text}");
+        assert!(text.contains("in use"), "{text}");
+    }
+}
+
+/// Runs `work` for each of `workers`, in a thread of its own, beside a box with these rows.
+fn each<R: Send + 'static>(
+    workers: u8,
+    rows: Vec<RowConfig>,
+    work: impl Fn(u8, MemoryPort, SocketAddr) -> R + Clone + Send + 'static,
+) -> Vec<R> {
+    let names: Vec<String> = (0..=workers).map(|index| format!("p{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut ports = memory::hub(256, 1500, &names);
+    let box_port = ports.remove(0);
+    let addr = SocketAddr::from(([10, 0, 0, 100], 22341));
+    let config = box_config(box_port.info().mac, addr, rows);
+    with_box(box_port, config, || {
+        let spawn = |(rank, port)| {
+            let work = work.clone();
+            thread::spawn(move || work(rank, port, addr))
+        };
+        let workers: Vec<_> = (0..workers).zip(ports).map(spawn).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+/// Cases E1, E2 and E5 of the second attack from outside are among these pairs.
+#[test]
+fn settings_that_contradict_each_other_are_refused_at_connect_or_give_the_right_sum() {
+    use ElementType::{Bf16, F32, I32};
+    let all_numbers =
+        [Numbers::Fixed, Numbers::Block { exponent_row: 1 }, Numbers::F32, Numbers::Bf16];
+    for element_type in [I32, F32, Bf16] {
+        for exponent in [None, Some(-16)] {
+            for operation in [Operation::Sum, Operation::Max] {
+                for integrity in [Integrity::None, Integrity::Crc32c, Integrity::Checksum16] {
+                    let members = vec![member(0), member(1)];
+                    let data = RowConfig {
+                        exponent,
+                        operation,
+                        integrity,
+                        ..row(0, members.clone(), element_type)
+                    };
+                    let mut exponents = RowConfig { integrity, ..row(1, members, I32) };
+                    (exponents.operation, exponents.exponent) = (Operation::Max, None);
+                    let rows = vec![data, exponents];
+                    let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+                    let addr = SocketAddr::from(([10, 0, 0, 100], 22341));
+                    if Table::new(box_config(mac, addr, rows.clone())).is_err() {
+                        continue;
+                    }
+                    for numbers in all_numbers {
+                        let fits = operation == Operation::Sum
+                            && match numbers {
+                                Numbers::Fixed => element_type == I32 && exponent.is_some(),
+                                Numbers::Block { .. } => element_type == I32 && exponent.is_none(),
+                                Numbers::F32 => element_type == F32,
+                                Numbers::Bf16 => element_type == Bf16,
+                            };
+                        let what = format!(
+                            "{numbers:?} on {element_type} {operation} {exponent:?} {integrity:?}"
+                        );
+                        for ended in each(2, rows.clone(), pair_of_sums(numbers)) {
+                            match ended {
+                                Ok(sums) => assert!(fits && sums == [3.0; 3], "{what}: {sums:?}"),
+                                Err(error) => {
+                                    let names = error.contains("`numbers`")
+                                        && (error.contains("`exponent`")
+                                            || error.contains("`element_type`"));
+                                    assert!(!fits && names, "{what}: {error}");
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sums 1 and 2 in each of the ways there are.
+fn pair_of_sums(
+    numbers: Numbers,
+) -> impl Fn(u8, MemoryPort, SocketAddr) -> Result<[f32; 3], String> + Clone + Send {
+    move |rank, port, addr| {
+        let mut config = Config::new(member(rank), addr).rank(rank).numbers(numbers);
+        config.close_linger = Duration::from_millis(200);
+        let mut session = Session::over(port, &config).map_err(|error| error.to_string())?;
+        let mut one = [f32::from(rank) + 1.0];
+        session.allreduce(&mut one).unwrap();
+        let mut of_many = [f32::from(rank) + 1.0];
+        session.allreduce_many(&mut [&mut of_many]).unwrap();
+        let mut integers = [i32::from(rank) + 1];
+        let of_integers = match session.allreduce_i32(&mut integers) {
+            Ok(_) => f32::from(i16::try_from(integers[0]).unwrap()),
+            // There are none but in fixed point.
+            Err(Error::Wrong(_)) if numbers != Numbers::Fixed => 3.0,
+            Err(error) => panic!("{error}"),
+        };
+        session.close().unwrap();
+        Ok([one[0], of_many[0], of_integers])
+    }
+}
+
+/// Rows for each kind of numbers, and the exponents of blocks.
+fn rows_of(numbers: Numbers, workers: u8) -> Vec<RowConfig> {
+    let members: Vec<SocketAddr> = (0..workers).map(member).collect();
+    let element_type = match numbers {
+        Numbers::Fixed | Numbers::Block { .. } => ElementType::I32,
+        Numbers::F32 => ElementType::F32,
+        Numbers::Bf16 => ElementType::Bf16,
+    };
+    let mut data = row(0, members.clone(), element_type);
+    if numbers != Numbers::Fixed {
+        data.exponent = None;
+    }
+    let mut exponents = row(1, members, ElementType::I32);
+    (exponents.operation, exponents.exponent) = (Operation::Max, None);
+    vec![data, exponents]
+}
+
+/// Cases E3 and E4 of the second attack from outside, and their kin. A chunk has 64 elements; each
+/// worker's vectors go one a call.
+#[test]
+fn vectors_of_unequal_length_end_every_call_with_the_same_error_that_names_them() {
+    let fixed = Numbers::Fixed;
+    let block = Numbers::Block { exponent_row: 1 };
+    let cases: [(Numbers, &[&[usize]], [&str; 2]); 12] = [
+        (fixed, &[&[3], &[5]], ["rank 0 gave 3", "rank 1 gave 5"]),
+        (fixed, &[&[10], &[11]], ["rank 0 gave 10", "rank 1 gave 11"]),
+        (fixed, &[&[64, 64, 64], &[128, 64]], ["rank 0 gave 64", "rank 1 gave more than 64"]),
+        (fixed, &[&[64], &[100]], ["rank 0 gave 64", "rank 1 gave more than 64"]),
+        (fixed, &[&[1000], &[1030]], ["rank 0 gave 1000", "rank 1 gave 1024 or more"]),
+        (fixed, &[&[0, 5], &[5, 0]], ["rank 0 gave 0", "rank 1 gave 5"]),
+        (fixed, &[&[70, 3], &[70, 4]], ["rank 0 gave 3", "rank 1 gave 4"]),
+        (Numbers::F32, &[&[3], &[5]], ["rank 0 gave 3", "rank 1 gave 5"]),
+        (Numbers::Bf16, &[&[65], &[64]], ["rank 0 gave more than 64", "rank 1 gave 64"]),
+        (block, &[&[3], &[5]], ["rank 0 gave 3", "rank 1 gave 5"]),
+        (block, &[&[3], &[500]], ["rank 0 gave at most 64", "rank 1 gave more than 64"]),
+        (fixed, &[&[3], &[3], &[4]], ["gave 3 ", "gave 4"]),
+    ];
+    for (numbers, vectors, expected) in cases {
+        let workers = u8::try_from(vectors.len()).unwrap();
+        let begun = Instant::now();
+        let ended = each(workers, rows_of(numbers, workers), move |rank, port, addr| {
+            // In a group of three the last one differs.
+            let lateness = Duration::from_millis(20 * u64::from(rank));
+            let config = Config::new(member(rank), addr).rank(rank).numbers(numbers);
+            let mut session = Session::over(port, &config).unwrap();
+            for len in vectors[usize::from(rank)] {
+                thread::sleep(lateness);
+                let mut values = vec![1.0; *len];
+                match session.allreduce(&mut values) {
+                    Ok(_) => assert_eq!(values, vec![f32::from(workers); *len]),
+                    Err(error) => return error.to_string(),
+                }
+            }
+            String::new()
+        });
+        for (rank, error) in ended.iter().enumerate() {
+            let found = expected.iter().all(|part| error.contains(part));
+            let found = found && error.contains("differ in length");
+            assert!(found, "{numbers:?} {vectors:?}: rank {rank} ended with {error:?}");
+        }
+        // Of three the first may get its error before the second has contributed.
+        assert!(workers > 2 || ended[0] == ended[1], "{ended:?}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn vectors_of_equal_length_are_summed_whatever_it_is() {
+    for numbers in [Numbers::Fixed, Numbers::Block { exponent_row: 1 }, Numbers::F32] {
+        each(2, rows_of(numbers, 2), move |rank, port, addr| {
+            let config = Config::new(member(rank), addr).rank(rank).numbers(numbers);
+            let mut session = Session::over(port, &config).unwrap();
+            for len in [0, 1, 63, 64, 65, 0, 128, 1000] {
+                let mut values = vec![1.0; len];
+                session.allreduce(&mut values).unwrap();
+                assert_eq!(values, vec![2.0; len]);
+            }
+            let mut many = [vec![1.0; 3], vec![], vec![1.0; 64], vec![1.0; 70], vec![]];
+            let mut vectors: Vec<&mut [f32]> = many.iter_mut().map(|it| &mut it[..]).collect();
+            session.allreduce_many(&mut vectors).unwrap();
+            assert!(many.iter().flatten().all(|sum| *sum == 2.0));
+            session.allreduce_many(&mut []).unwrap();
+            assert!(session.close().unwrap());
+        });
+    }
+}
+
+/// Tickets that are formed into other rounds at each worker: one comes to 3 where another has 4.
+#[test]
+fn tickets_of_unequal_length_are_never_worth_a_sum() {
+    each(2, rows_of(Numbers::Fixed, 2), |rank, port, addr| {
+        let config = Config::new(member(rank), addr).rank(rank);
+        let session = Session::over(port, &config).unwrap();
+        let background = weft_client::Background::new(session).unwrap();
+        let lens = if rank == 0 { [64, 64, 64] } else { [128, 0, 64] };
+        let tickets = lens.map(|len| background.start(vec![1.0; len]));
+        for ticket in tickets {
+            let ended = ticket.and_then(weft_client::Ticket::wait);
+            assert!(ended.is_err(), "rank {rank}: {ended:?}");
+        }
+    });
+}
+
+/// Case E6 of the second attack from outside.
+#[test]
+fn a_member_that_has_closed_is_named_at_once() {
+    let ended = each(2, rows_of(Numbers::Fixed, 2), |rank, port, addr| {
+        let config = Config::new(member(rank), addr).rank(rank);
+        let mut session = Session::over(port, &config).unwrap();
+        for _ in 0..3 - rank {
+            let begun = Instant::now();
+            if let Err(error) = session.allreduce(&mut [1.0]) {
+                assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+                return error.to_string();
+            }
+        }
+        session.close().unwrap();
+        String::new()
+    });
+    let expected = "the session ended: the round waits for members that have closed their \
+                    sessions: rank 1";
+    assert_eq!(ended, [expected, ""]);
 }

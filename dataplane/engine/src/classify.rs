@@ -20,6 +20,22 @@ pub enum Class {
 #[inline]
 #[must_use]
 pub fn classify(frame: &[u8], listens: impl FnOnce(u16) -> bool) -> Class {
+    classify_by(frame, listens, |packet| Header::parse_exact(packet))
+}
+
+/// As [`classify`], where a contribution may have padding.
+#[inline]
+#[must_use]
+pub(crate) fn classify_padded(frame: &[u8], listens: impl FnOnce(u16) -> bool) -> Class {
+    classify_by(frame, listens, |packet| Header::parse(packet))
+}
+
+#[inline]
+fn classify_by(
+    frame: &[u8],
+    listens: impl FnOnce(u16) -> bool,
+    parse: impl FnOnce(&Packet<&[u8]>) -> Result<Header, HeaderError>,
+) -> Class {
     let udp = match Datagram::find(frame) {
         Ok(udp) => udp,
         Err(error) => return of_frame_error(error),
@@ -27,7 +43,7 @@ pub fn classify(frame: &[u8], listens: impl FnOnce(u16) -> bool) -> Class {
     if !listens(udp.target(frame).port()) {
         return Class::Host;
     }
-    match Header::parse(&Packet::new_unchecked(&frame[udp.payload_range()])) {
+    match parse(&Packet::new_unchecked(&frame[udp.payload_range()])) {
         Ok(header) => Class::Weft(udp, header),
         Err(HeaderError::Length) => Class::Drop(DropReason::Length),
         Err(HeaderError::Version) => Class::Drop(DropReason::Version),

@@ -313,9 +313,22 @@ pub struct Header {
 }
 
 impl Header {
+    /// As [`Header::parse`], for receivers that would take padding for elements.
+    ///
+    /// # Errors
+    /// As [`Header::parse`].
+    #[inline]
+    pub fn parse_exact<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, HeaderError> {
+        let header = Self::parse(packet)?;
+        let is_padded = header.kind == Kind::Contrib
+            && packet.buffer.as_ref().len() - HEADER_LEN != header.payload_len();
+        if is_padded { Err(HeaderError::Length) } else { Ok(header) }
+    }
+
     /// Parses a header and checks that `count` elements follow, or nothing at all: header-only
-    /// answers to a data frame keep its element fields. About keys, `count` words follow in a
-    /// datagram of any kind but HELLO.
+    /// answers to a data frame keep its element fields. Behind those of a vector's last
+    /// contribution padding may follow, of which its receiver checks how much (SPEC#lengths). About
+    /// keys, `count` words follow in a datagram of any kind but HELLO.
     ///
     /// # Errors
     /// [`HeaderError`] in the order of SPEC's "Checks": length, version, kind, exponent.
@@ -349,10 +362,14 @@ impl Header {
             count: packet.count(),
             members: packet.members(),
         };
+        let is_of_keys = rows::is_of_keys(header.group.row());
         let fits = match kind {
+            Kind::Contrib if header.outcome == Outcome::LAST && !is_of_keys => {
+                payload_len >= header.payload_len()
+            }
             Kind::Contrib | Kind::Answer => payload_len == header.payload_len(),
             Kind::Hello => payload_len >= crate::hello::BODY_LEN,
-            _ if rows::is_of_keys(header.group.row()) => payload_len == header.payload_len(),
+            _ if is_of_keys => payload_len == header.payload_len(),
             // Padding, of which its receiver says how much there may be (SPEC#push).
             Kind::Pull => true,
             Kind::Ack | Kind::State | Kind::Status => payload_len == 0,
@@ -381,7 +398,9 @@ impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "WEFT {}", self.kind)?;
         if self.outcome != Outcome::None {
-            write!(f, " {}", self.outcome)?;
+            let is_of_keys = rows::is_of_keys(self.group.row());
+            let name = self.outcome.name_in(self.kind);
+            if is_of_keys { write!(f, " {}", self.outcome)? } else { write!(f, " {name}")? }
         }
         write!(
             f,

@@ -64,6 +64,11 @@ fn scripts_of(table: &str) -> Result<Vec<(String, String)>, String> {
     let rows = file["cell"].as_array().ok_or("slot.toml: no cells")?;
     let cells = rows.iter().map(cell);
     let cells = cells.filter(|cell| cell.lease == "root" || cell.lease == "whole");
+    // A switch compares no lengths.
+    let is_of_lengths = |cell: &Cell| {
+        cell.state == "REFUSED" || cell.when.iter().any(|condition| condition == "other_length")
+    };
+    let cells = cells.filter(|cell| !is_of_lengths(cell));
     cells.map(|cell| script(&cell)).collect()
 }
 

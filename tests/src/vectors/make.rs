@@ -182,6 +182,7 @@ fn data_frames() -> Vec<Vector> {
     let max = Header { operation: Operation::Max, exponent: 0, ..contrib() };
     let f32 = Header { element_type: ElementType::F32, exponent: 0, ..contrib() };
     let bf16 = Header { element_type: ElementType::Bf16, exponent: 0, ..contrib() };
+    let last = Header { outcome: Outcome::LAST, count: 3, ..contrib() };
     let clamped = Flags::CLAMPED.union(Flags::CONGESTION);
     let sum = Header { flags: clamped, ..answer() };
     let of_64 = Header { members: Members::first(64), ..answer() };
@@ -204,6 +205,7 @@ fn data_frames() -> Vec<Vector> {
         vector("contrib-ipv6-checksum", "no CRC, UDP checksum", Ipv6, &contrib(), &payload, false),
         valid("contrib-full", "256 elements", Ipv4, &whole, &full),
         valid("contrib-crc-zero", "computed CRC 0, sent as all ones", Ipv4, &contrib(), &forged),
+        valid("contrib-last", "its vector ends with three elements; padded", Ipv4, &last, &payload),
         valid("contrib-max", "block exponents under MAX", Ipv4, &max, &payload),
         valid("contrib-f32", "f32 elements", Ipv4, &f32, &f32_payload()),
         valid("contrib-bf16", "bf16 elements", Ipv4, &bf16, &bf16_payload()),
@@ -229,6 +231,9 @@ fn states() -> Vec<Vector> {
     // A refusal echoes the frame that it answers: element fields without elements.
     let stale = Header { kind: Kind::State, outcome: Stale, ..contrib() };
     let ack = |outcome| bare(Kind::Ack, outcome);
+    let down = Header { kind: Kind::State, cookie: COOKIE_DOWN, ..contrib() };
+    let mismatch = Header { outcome: Outcome::MISMATCH, members: Members(0b1010), ..down };
+    let left = Header { outcome: Outcome::LEFT, members: Members(0b1), ..down };
     vec![
         valid("ack-staged", "all chunks are at the server", Ipv4, &ack(Staged), &[]),
         valid("ack-committed", "the update entered the model", Ipv4, &ack(Committed), &[]),
@@ -237,6 +242,8 @@ fn states() -> Vec<Vector> {
         valid("state-have", "ranks 0, 1 and 3 are in", Ipv4, &have, &[]),
         valid("state-have-ipv6", "ranks 0, 1 and 3 are in", Ipv6, &have, &[]),
         valid("state-stale", "echoes cookie and element fields", Ipv4, &stale, &[]),
+        valid("state-mismatch", "ranks 1 and 3 mean others than 4", Ipv4, &mismatch, &[]),
+        valid("state-left", "rank 0 has closed", Ipv4, &left, &[]),
         valid("state-wait", "ask again later", Ipv4, &bare(Kind::State, Wait), &[]),
         valid("pull", "credit for one sum", Ipv4, &bare(Kind::Pull, Outcome::None), &[]),
         valid("status", "question for a chunk", Ipv4, &bare(Kind::Status, Outcome::None), &[]),
@@ -244,6 +251,17 @@ fn states() -> Vec<Vector> {
 }
 
 fn handshake(name: &str, what: &str, family: Family, hello: &Hello, bitmap: &[u8]) -> Vector {
+    handshake_under(&bare(Kind::Hello, Outcome::None), name, what, family, hello, bitmap)
+}
+
+fn handshake_under(
+    header: &Header,
+    name: &str,
+    what: &str,
+    family: Family,
+    hello: &Hello,
+    bitmap: &[u8],
+) -> Vector {
     let mut body = vec![0; hello.body_len()];
     hello.emit(bitmap, &mut body);
     let generation = if is_up(&body) { 0 } else { 3 };
@@ -257,7 +275,7 @@ fn handshake(name: &str, what: &str, family: Family, hello: &Hello, bitmap: &[u8
         group: GroupId::new(7, generation),
         chunk: ChunkIndex(1),
         members,
-        ..bare(Kind::Hello, Outcome::None)
+        ..*header
     };
     let made = valid(name, what, family, &header, &body);
     Vector { hello: Some(HelloFields::new(hello, bitmap)), ..made }
@@ -300,7 +318,24 @@ fn handshakes() -> Vec<Vector> {
     let agreed = Hello { exponent_fixed: false, exponent: 0, step_bits: 0, ..far };
     let refused = |reason| Hello { reason, ..said(Phase::Refused) };
     let wanted = [0x80, 0x40];
+    let last = bare(Kind::Hello, Outcome::LAST);
+    let elements = Header {
+        element_type: ElementType::I32,
+        operation: Operation::Sum,
+        ..bare(Kind::Hello, Outcome::None)
+    };
+    let names = Header { outcome: Outcome::LAST, ..elements };
     vec![
+        handshake_under(&names, "hello-join-names", "names its elements", Ipv4, &join, &[]),
+        handshake_under(&last, "hello-welcome-compares", "compares lengths", Ipv4, &agreed, &[]),
+        handshake_under(
+            &elements,
+            "hello-refused-other-elements",
+            "the row sums i32",
+            Ipv4,
+            &refused(Reason::OtherElements),
+            &[],
+        ),
         handshake("hello-hello", "padded: the MTU probe", Ipv4, &hello, &[]),
         handshake("hello-challenge", "padded alike", Ipv4, &challenge, &[]),
         handshake("hello-join", "begins a session", Ipv4, &join, &[]),

@@ -11,25 +11,25 @@ use std::path::{Path, PathBuf};
 use super::{Checkpoint, CheckpointError, Shape};
 
 /// Why there is no checkpoint.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum FileError {
     /// It could not be written; the old one is still there.
-    #[error("cannot write the checkpoint `{path}`; give it a folder that this user may write")]
+    #[error(
+        "cannot write the checkpoint `{path}`; give it a folder that this user may write: {cause}"
+    )]
     Write {
         /// The file.
         path: PathBuf,
         /// Why.
-        #[source]
-        source: Error,
+        cause: Error,
     },
     /// It could not be read.
-    #[error("cannot read the checkpoint `{path}`")]
+    #[error("cannot read the checkpoint `{path}`: {cause}")]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
-        #[source]
-        source: Error,
+        cause: Error,
     },
     /// It was read, and is not what is wanted.
     #[error("the checkpoint `{path}` is refused: {source}")]
@@ -47,7 +47,7 @@ pub enum FileError {
 /// [`FileError::Write`].
 pub fn write(path: &Path, checkpoint: &Checkpoint) -> Result<(), FileError> {
     write_bytes(path, &checkpoint.encode())
-        .map_err(|source| FileError::Write { path: path.to_owned(), source })
+        .map_err(|cause| FileError::Write { path: path.to_owned(), cause })
 }
 
 /// Reads a checkpoint of this shape; none when there is no file.
@@ -58,7 +58,7 @@ pub fn read(path: &Path, shape: &Shape) -> Result<Option<Checkpoint>, FileError>
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(FileError::Read { path: path.to_owned(), source }),
+        Err(cause) => return Err(FileError::Read { path: path.to_owned(), cause }),
     };
     let checkpoint = Checkpoint::decode(&bytes, shape)
         .map_err(|source| FileError::Refused { path: path.to_owned(), source })?;

@@ -11,7 +11,7 @@ use crate::NarrowPath;
 use crate::error::{Error, from_port_error};
 
 /// Why a call failed. What of it concerned other keys may have happened.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The configuration cannot work.

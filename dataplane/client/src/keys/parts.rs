@@ -18,7 +18,7 @@ use crate::checkpoint::CheckpointError;
 use crate::checkpoint::file::write_bytes;
 
 /// Why there is no checkpoint of a table.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum TableFileError {
     /// A part could not be written; what was whole before is still there.
     #[error("cannot write `{path}`; give the table a folder that this user may write: {source}")]

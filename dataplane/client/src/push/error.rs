@@ -9,7 +9,7 @@ use crate::error::{Error, from_port_error};
 
 /// Why a call failed. After any error but [`PushError::Config`] the session is over; a new
 /// [`crate::push::PushSession::connect`] begins a new life.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
     /// The configuration, or an argument, cannot work.

@@ -19,11 +19,18 @@ impl<P: Port> Session<P> {
         let block = usize::from(lease.elements);
         let mut encoded = std::mem::take(&mut self.encoded);
         encoded.clear();
-        let blocks = vectors.iter().flat_map(|vector| vector.chunks(block));
+        // An empty vector has a chunk, and so an exponent.
+        let blocks = vectors.iter().flat_map(|vector| {
+            let empty = vector.is_empty().then_some(&[][..]);
+            vector.chunks(block).chain(empty)
+        });
         encoded.extend(blocks.map(|block| {
             let exponent = quant::exponent_for(kernels.max_abs_f32(block), lease.fan_in);
             quant::encode_exponent(exponent)
         }));
+        if vectors.is_empty() {
+            encoded.push(quant::encode_exponent(quant::EXPONENT_MIN));
+        }
         let worker = exponents.as_ref().expect("block numbers have a row for exponents");
         let lease = *worker.lease().expect("an open worker has a lease");
         let elements = usize::from(lease.elements);
@@ -40,7 +47,12 @@ impl<P: Port> Session<P> {
         let Group { data, exponents, .. } = &mut self.group;
         let worker = exponents.as_mut().expect("block numbers have a row for exponents");
         let active = Workers { active: worker, other: Some(data) };
-        narrow::finish(&mut self.io, &self.config, active, &mut payload)?;
+        narrow::finish(&mut self.io, &self.config, active, &mut payload).map_err(|error| {
+            match error {
+                Error::Session(error) => Error::Session(error.in_blocks(block as u64)),
+                error => error,
+            }
+        })?;
         check_offers(&encoded)?;
         Ok(encoded)
     }

@@ -22,7 +22,7 @@ mod run;
 pub(crate) mod whole;
 mod windowed;
 
-use weft_wire::header::Flags;
+use weft_wire::header::{Flags, Outcome};
 use weft_wire::{Members, Nanos};
 
 pub(crate) use run::Run;
@@ -44,6 +44,8 @@ pub enum State {
     Sent,
     /// Holds the answer.
     Answered,
+    /// Its contributions differ in length: there will be no sum of this step.
+    Refused,
 }
 
 impl State {
@@ -55,6 +57,7 @@ impl State {
             Self::Collecting => "COLLECTING",
             Self::Sent => "SENT",
             Self::Answered => "ANSWERED",
+            Self::Refused => "REFUSED",
         }
     }
 
@@ -62,6 +65,29 @@ impl State {
     #[must_use]
     pub const fn is_complete(self) -> bool {
         matches!(self, Self::Sent | Self::Answered)
+    }
+}
+
+/// The part of its vector that a contribution carries: its elements without padding, and whether the
+/// vector ends with them (SPEC#lengths).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Length(u16);
+
+impl Length {
+    /// Above all counts: a datagram holds fewer elements.
+    const LAST: u16 = 1 << 15;
+
+    #[inline(always)]
+    pub(crate) fn new(count: u16, outcome: Outcome) -> Self {
+        Self(count | if outcome == Outcome::LAST { Self::LAST } else { 0 })
+    }
+
+    pub(crate) const fn count(self) -> u16 {
+        self.0 & !Self::LAST
+    }
+
+    pub(crate) const fn outcome(self) -> Outcome {
+        if self.0 & Self::LAST == 0 { Outcome::None } else { Outcome::LAST }
     }
 }
 
@@ -81,6 +107,10 @@ pub struct Bank {
     completed_by: u8,
     /// The run that waits to be summed into it, or [`Bank::NO_RUN`].
     run: u8,
+    /// Of its first contribution, with which the others agree.
+    length: Length,
+    /// REFUSED: the elements of the first contribution that differed.
+    other_count: u16,
     /// The step; meaningless while `state` is EMPTY.
     step: u32,
     /// Whose contributions the data holds.
@@ -142,6 +172,17 @@ impl Bank {
         self.members
     }
 
+    /// The length of each of its contributions.
+    #[inline(always)]
+    pub(crate) const fn length(&self) -> Length {
+        self.length
+    }
+
+    /// REFUSED: the elements of contributions that differ from this member's.
+    pub(crate) const fn other_count(&self, member: Members) -> u16 {
+        if self.members.contains(member) { self.other_count } else { self.length.count() }
+    }
+
     /// True when it holds this step.
     #[inline(always)]
     #[must_use]
@@ -177,6 +218,8 @@ impl Default for Bank {
             flags: Flags::NONE,
             completed_by: 0,
             run: Self::NO_RUN,
+            length: Length::default(),
+            other_count: 0,
             step: 0,
             members: Members::EMPTY,
             claimed_at: Nanos(0),

@@ -11,6 +11,8 @@ use crate::drops::DropReason;
 pub enum Event {
     /// CONTRIB.
     Contribution(Seen),
+    /// CONTRIB of a rank not yet in the bank, of another length than the bank's.
+    Differing,
     /// STATUS: it changes nothing.
     Status(Seen),
     /// A member's ANSWER.
@@ -42,6 +44,10 @@ pub enum NextStep {
     SumUpAgain,
     /// Tell the sender that its step is not current, or its sum not wanted.
     Stale,
+    /// Refuse the step for good, and answer MISMATCH.
+    Refuse,
+    /// Answer MISMATCH.
+    Mismatch,
     /// Refuse it without a word.
     Drop(DropReason),
 }
@@ -50,6 +56,8 @@ pub enum NextStep {
 #[must_use]
 pub const fn transition(state: State, event: Event, completed_it: bool) -> NextStep {
     match (event, state) {
+        (Event::Differing, State::Collecting) => NextStep::Refuse,
+        (Event::Differing, _) => NextStep::Mismatch,
         (Event::Contribution(Seen::Claimable), _) => NextStep::Claim,
         (Event::Contribution(Seen::New), State::Collecting) => NextStep::Add,
         (Event::Status(Seen::Claimable), _) => NextStep::Have,
@@ -60,6 +68,7 @@ pub const fn transition(state: State, event: Event, completed_it: bool) -> NextS
             NextStep::HaveAndResend
         }
         (Event::Contribution(_) | Event::Status(_), State::Answered) => NextStep::KeptAnswer,
+        (Event::Contribution(_) | Event::Status(_), State::Refused) => NextStep::Mismatch,
         (Event::Contribution(_) | Event::Status(_), _) => NextStep::Have,
         (Event::HandOver(Seen::Foreign) | Event::Answer(Seen::Foreign), _) => {
             NextStep::Drop(DropReason::StaleStep)

@@ -7,12 +7,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weft_wire::header::{Flags, Header};
+use weft_wire::header::{Flags, Header, Outcome};
 use weft_wire::{Members, Nanos, Rank};
 
 use super::accumulate::{Arithmetic, Contribution, Store};
 use super::next_step::{self, LeaseKind};
-use super::{Bank, BankIndex, INHERITED, State};
+use super::{Bank, BankIndex, INHERITED, Length, State};
 use crate::drops::DropReason;
 
 /// The slots of one lease in one lane.
@@ -108,6 +108,7 @@ impl Slots {
 
     /// The successor rule (SPEC#slot): may `step` take its bank? Only if the other bank holds the
     /// step's predecessor, complete; or, for a step without predecessor, if the slot is untouched.
+    /// A refused bank stays refused.
     #[must_use]
     pub fn is_claimable(&self, step: u32) -> bool {
         let index = self.locate(step);
@@ -116,7 +117,8 @@ impl Slots {
             Some(predecessor) => {
                 other.state.is_complete()
                     && other.step == predecessor
-                    && (bank.state == State::Empty || bank.step < step)
+                    && (bank.state == State::Empty
+                        || bank.step < step && bank.state != State::Refused)
             }
             None => bank.state == State::Empty && other.state == State::Empty,
         }
@@ -190,6 +192,7 @@ impl Slots {
                 state: State::Collecting,
                 has_data: true,
                 exponent: arrival.exponent,
+                length: arrival.length,
                 step: arrival.step,
                 claimed_at: arrival.now,
                 ..Bank::default()
@@ -212,6 +215,30 @@ impl Slots {
     #[inline(always)]
     pub(crate) fn complete(&mut self, place: BankIndex, lease: LeaseKind) {
         self.banks[place.0].state = next_step::of_full(lease);
+    }
+
+    /// A contribution of another length has come: the step gets no sum, whatever comes.
+    pub(crate) fn refuse(&mut self, place: BankIndex, length: Length) {
+        let bank = &mut self.banks[place.0];
+        (bank.state, bank.other_count) = (State::Refused, length.count());
+    }
+
+    /// The root has refused the step, to which a contribution of this many elements differs from
+    /// this leaf's: from the first one, with which this leaf `agrees`, or that is the first one.
+    pub(crate) fn refuse_above(&mut self, place: BankIndex, agrees: bool, count: u16) {
+        let bank = &mut self.banks[place.0];
+        (bank.state, bank.other_count) = (State::Refused, count);
+        if !agrees {
+            (bank.members, bank.length) = (Members::EMPTY, Length::new(count, Outcome::None));
+        }
+    }
+
+    /// One more member agrees with the first contribution to a refused step.
+    pub(crate) fn note_agreement(&mut self, place: BankIndex, member: Members, length: Length) {
+        let bank = &mut self.banks[place.0];
+        if bank.length == length && !bank.members.is_empty() {
+            bank.members = bank.members.union(member);
+        }
     }
 
     /// Keeps an answer to `step` that was computed elsewhere.
@@ -242,6 +269,7 @@ pub(crate) struct Arrival {
     /// It claims its bank.
     pub(crate) first: bool,
     pub(crate) exponent: i8,
+    pub(crate) length: Length,
     pub(crate) flags: Flags,
     pub(crate) congestion: bool,
     pub(crate) payload_start: usize,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from weft_client import wire
@@ -74,6 +74,7 @@ class Lane:
         self._unanswered = 0
         self._closes_silent = 0
         self._missing = 0
+        self._compares_lengths = False
         self._close_until_ns: int | None = None
         self._progress_ns = now_ns
         self._asked_ns = now_ns
@@ -238,6 +239,13 @@ class Lane:
         header = Header(
             Kind.HELLO, config.job, config.row << 16, config.lane, members=1 << config.rank
         )
+        if phase == Phase.JOIN:
+            header = replace(
+                header,
+                outcome=Outcome.LAST,
+                element_type=config.element_type,
+                operation=config.operation,
+            )
         self._out.append(wire.encode_hello(header, Hello(phase, self._life, **fields)))
 
     def _handle_hello(self, now_ns: int, header: Header, hello: Hello) -> None:
@@ -281,6 +289,7 @@ class Lane:
             self.restarts += self.lease is not None
             self._progress_ns = now_ns
         self._session, self.lease, self.group = hello.session, hello, header.group
+        self._compares_lengths = header.outcome == Outcome.LAST
         self._repeater.stop()
         self.state = State.OPEN
         self._asked_ns = now_ns
@@ -313,6 +322,8 @@ class Lane:
             why = {
                 Reason.UNKNOWN_GROUP: "the box does not know it; compare with the box's rows",
                 Reason.MEMBER_LOST: f"ranks {ranks(header.members)} began anew",
+                Reason.OTHER_ELEMENTS: f"it sums {header.element_type.name} by "
+                f"{header.operation.name}",
                 Reason.OTHER_SESSION: f"ranks {ranks(header.members)} resume another session",
             }.get(hello.reason, "no reason given")
             self.error = LaneError(f"joining row {self.config.row}: {why}")
@@ -336,6 +347,13 @@ class Lane:
             self._missing = lease.mask & ~header.members
             if self.steps.handle_have(now_ns, step, header.members >> self.config.rank & 1):
                 self._send_step(step, Kind.CONTRIB)
+        elif header.kind == Kind.STATE and header.outcome in (Outcome.LEFT, Outcome.MISMATCH):
+            if step in self.steps.flight:
+                named = ranks(header.members)
+                why = f"ranks {named} have closed"
+                if header.outcome == Outcome.MISMATCH:
+                    why = f"vectors differ in length: ranks {named} agree, of others {header.count}"
+                self.error = LaneError(f"row {self.config.row}, step {step}: {why}")
         elif header.kind == Kind.ANSWER:
             if (
                 header.count == lease.elements
@@ -380,13 +398,22 @@ class Lane:
         flags = Flags.CLAMPED if flight.contribution.clamped and payload else Flags(0)
         if flight.repeats and payload:
             flags |= Flags.RETRANSMIT
-        self._emit(kind, step, flags, flight.contribution.exponent, payload)
+        last = flight.contribution.last if payload and self._compares_lengths else None
+        self._emit(kind, step, flags, flight.contribution.exponent, payload, last)
 
     def _send_hand_over(self, step: int) -> None:
         kept = self.steps.kept[step]
         self._emit(Kind.ANSWER, step, kept.flags, kept.exponent, kept.payload)
 
-    def _emit(self, kind: Kind, step: int, flags: Flags, exponent: int, payload: bytes) -> None:
+    def _emit(
+        self,
+        kind: Kind,
+        step: int,
+        flags: Flags,
+        exponent: int,
+        payload: bytes,
+        last: int | None = None,
+    ) -> None:
         config, lease = self.config, self.lease
         assert lease
         header = Header(
@@ -399,7 +426,8 @@ class Lane:
             element_type=config.element_type,
             operation=config.operation,
             exponent=exponent,
-            count=lease.elements,
+            outcome=Outcome.NONE if last is None else Outcome.LAST,
+            count=lease.elements if last is None else last,
             members=lease.mask if kind == Kind.ANSWER else 1 << config.rank,
         )
         crc = lease.integrity == Integrity.CRC32C

@@ -169,7 +169,8 @@ class Member:
         self._len = len(values)
         self._chunks = [
             values[begin : begin + lease.elements]
-            for begin in range(0, len(values), lease.elements)
+            # An empty vector has a chunk of its own.
+            for begin in range(0, max(1, len(values)), lease.elements)
         ]
         agreed = self.config.numbers == Numbers.FIXED and not lease.exponent_mode
         if not agreed:
@@ -187,15 +188,19 @@ class Member:
         contributions = []
         for begin in range(0, len(offers), lease.elements):
             part = offers[begin : begin + lease.elements]
+            last = len(part) if begin + lease.elements >= len(offers) else None
             part += [EXPONENT_MIN] * (lease.elements - len(part))
-            contributions.append(Contribution(numbers.encode_i32(part), header_exponent))
+            payload = numbers.encode_i32(part)
+            contributions.append(Contribution(payload, header_exponent, last=last))
         row.submit(now_ns, contributions)
         self._offered = True
 
     def _submit(self, now_ns: int, exponents: Sequence[int]) -> None:
         lease, config = self._data.lease, self.config
-        contributions = []
+        contributions: list[Contribution] = []
         for chunk, exponent in zip(self._chunks, exponents):
+            is_last = len(contributions) + 1 == len(self._chunks)
+            last = len(chunk) if is_last else None
             clamped = False
             missing = lease.elements - len(chunk)
             neutral = EXPONENT_MIN if config.operation == Operation.MAX else 0
@@ -209,7 +214,7 @@ class Member:
                     payload, exponent = numbers.encode_f32([*chunk, *[0.0] * missing]), 0
                 case Numbers.BF16:
                     payload, exponent = numbers.encode_bf16([*chunk, *[0.0] * missing]), 0
-            contributions.append(Contribution(payload, exponent, clamped))
+            contributions.append(Contribution(payload, exponent, clamped, last))
         self._data.submit(now_ns, contributions)
 
     def poll_result(self, now_ns: int) -> Result | None:

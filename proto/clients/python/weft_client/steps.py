@@ -24,6 +24,8 @@ class Contribution:
     payload: bytes
     exponent: int = 0
     clamped: bool = False
+    # Elements without padding, if the vector ends with this chunk.
+    last: int | None = None
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,10 @@ class Outcome(IntEnum):
     HAVE = 5
     STALE = 6
     WAIT = 7
+    # In a CONTRIB, and in a JOIN or WELCOME; in an allreduce's STATE (SPEC#lengths).
+    LAST = 1
+    LEFT = 3
+    MISMATCH = 4
 
 
 class ElementType(IntEnum):
@@ -88,6 +92,7 @@ class Reason(IntEnum):
     UNKNOWN_GROUP = 1
     MEMBER_LOST = 2
     OTHER_SESSION = 3
+    OTHER_ELEMENTS = 4
 
 
 class Integrity(IntEnum):
@@ -270,7 +275,10 @@ def parse(data: bytes) -> Datagram:
             raise Malformed("header/length")
     elif header.kind != Kind.PULL or _is_of_keys(header):  # one may be padded to its sum's length
         carries = header.kind in (Kind.CONTRIB, Kind.ANSWER) or _is_of_keys(header)
-        if len(payload) != (count * header.element_type.size_bytes if carries else 0):
+        need = count * header.element_type.size_bytes if carries else 0
+        may_pad = header.kind == Kind.CONTRIB and header.outcome == Outcome.LAST
+        is_padded = may_pad and not _is_of_keys(header) and len(payload) > need
+        if len(payload) != need and not is_padded:
             raise Malformed("header/length")
     if not EXPONENT_MIN <= exponent <= EXPONENT_MAX:
         raise Malformed("header/exponent")

@@ -142,6 +142,31 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// In a CONTRIB: the vector ends with this chunk. In JOIN and WELCOME: contributions mark that
+    /// (SPEC#lengths).
+    pub const LAST: Self = Self::Staged;
+    /// In an allreduce's STATE: the chunk will have no sum, for `members` have closed.
+    pub const LEFT: Self = Self::Void;
+    /// In an allreduce's STATE: the chunk will have no sum, for contributions to it differ in
+    /// length; `members` agree with the first.
+    pub const MISMATCH: Self = Self::Dropped;
+
+    /// Outcomes of an allreduce, by the kind of the datagram, with their names in SPEC and the
+    /// dissector.
+    pub const OF_KINDS: &'static [(Kind, Self, &'static str)] = &[
+        (Kind::Contrib, Self::LAST, "LAST"),
+        (Kind::Hello, Self::LAST, "LAST"),
+        (Kind::State, Self::LEFT, "LEFT"),
+        (Kind::State, Self::MISMATCH, "MISMATCH"),
+    ];
+
+    /// Its name in a datagram of this kind.
+    pub(super) fn name_in(self, kind: Kind) -> &'static str {
+        let is_it = |(of, outcome, _): &&(Kind, Self, _)| (*of, *outcome) == (kind, self);
+        let own = Self::OF_KINDS.iter().find(is_it);
+        own.map_or_else(|| word_of(Self::ALL, &self), |(.., name)| name)
+    }
+
     /// Every outcome with its name in SPEC and the dissector.
     pub const ALL: &'static [(Self, &'static str)] = &[
         (Self::None, "NONE"),

@@ -83,6 +83,9 @@ pub enum Reason {
     MemberLost = 2,
     /// The member's session is not the one that the others resume.
     OtherSession = 3,
+    /// The row's elements are of another type or operation than the JOIN's header names; this
+    /// header has the row's.
+    OtherElements = 4,
 }
 
 impl Reason {
@@ -92,6 +95,7 @@ impl Reason {
         (Self::UnknownGroup, "UNKNOWN_GROUP"),
         (Self::MemberLost, "MEMBER_LOST"),
         (Self::OtherSession, "OTHER_SESSION"),
+        (Self::OtherElements, "OTHER_ELEMENTS"),
     ];
 
     pub(super) const fn from_byte(byte: u8) -> Option<Self> {
@@ -100,6 +104,7 @@ impl Reason {
             1 => Some(Self::UnknownGroup),
             2 => Some(Self::MemberLost),
             3 => Some(Self::OtherSession),
+            4 => Some(Self::OtherElements),
             _ => None,
         }
     }

@@ -129,7 +129,7 @@ fn codes_without_meaning_are_refused() {
     };
     for value in 0..=u8::MAX {
         assert_eq!(spoilt(0, value), (1..=10).contains(&value), "phase {value}");
-        assert_eq!(spoilt(1, value), value <= 3, "reason {value}");
+        assert_eq!(spoilt(1, value), value <= 4, "reason {value}");
         assert_eq!(spoilt(46, value), value <= 2, "integrity {value}");
         assert_eq!(spoilt(47, value), value <= 1, "overflow {value}");
         let is_exponent = value <= 126 || value >= 130;

@@ -324,7 +324,7 @@ impl Payload for Data {
         assert!(!self.done[chunk as usize], "a contribution was asked for after its sum");
         let place = self.place(chunk);
         self.job.contribution((self.worker, self.attempt), place, out);
-        ChunkMeta { exponent: self.job.exponent(place), clamped: false }
+        ChunkMeta { exponent: self.job.exponent(place), ..ChunkMeta::default() }
     }
 
     fn read_chunk(&mut self, chunk: u32, exponent: i8, flags: Flags, sum: &[u8]) {

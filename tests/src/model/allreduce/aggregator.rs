@@ -4,7 +4,7 @@
 //! the other bank holds step n-1 complete. A formation seeds each slot with a predecessor that is
 //! complete and has no data, so that the first claim needs no rule of its own.
 
-use super::message::{Layout, Message, Parts, Sum};
+use super::message::{Layout, Length, Message, Parts, Sum};
 use super::{Allreduce, Rules, State};
 
 /// The aggregator: an epoch, and slots that are only a cache.
@@ -33,6 +33,11 @@ enum Bank {
         step: i8,
         seen: u8,
         parts: Parts,
+        length: Length,
+    },
+    /// Contributions to it differ in their lengths: there will be no sum.
+    Refused {
+        step: i8,
     },
     /// Complete. Without a sum: the predecessor that a formation seeded, which all members hold.
     Answered {
@@ -46,7 +51,9 @@ impl Bank {
     const fn holds(self, wanted: i8) -> bool {
         match self {
             Self::Empty => false,
-            Self::Collecting { step, .. } | Self::Answered { step, .. } => step == wanted,
+            Self::Collecting { step, .. }
+            | Self::Refused { step }
+            | Self::Answered { step, .. } => step == wanted,
         }
     }
 
@@ -78,14 +85,15 @@ impl Allreduce {
     pub(super) fn at_aggregator(&self, state: &mut State, message: Message) {
         let current = state.aggregator.epoch;
         match message {
-            Message::Contribution { epoch, worker, chunk } if epoch == current => {
+            Message::Contribution { epoch, worker, chunk, length } if epoch == current => {
                 if !matches!(state.aggregator.phase, Phase::Open { .. }) {
                     return;
                 }
                 if self.rules == Rules::BitmapWithoutTag {
-                    self.collect_untagged(state, worker, chunk);
+                    self.collect_untagged(state, worker, chunk, length);
                 } else {
-                    self.collect(state, worker, chunk);
+                    self.collect(state, worker, chunk, length);
+                    self.tell_who_left(state, worker, chunk);
                 }
             }
             Message::HandOver { epoch, chunk, sum } if epoch == current => {
@@ -105,7 +113,9 @@ impl Allreduce {
     }
 
     /// Rule 1: equal tag, current; anything else is refused unless it may claim the bank.
-    fn collect(&self, state: &mut State, worker: u8, chunk: u8) {
+    /// Contributions to one chunk agree in their lengths with the first, or the bank is refused for
+    /// good.
+    fn collect(&self, state: &mut State, worker: u8, chunk: u8, length: Length) {
         let step = signed(self.layout.step(chunk));
         let slot = &mut state.aggregator.slots[usize::from(self.layout.slot(chunk))];
         let [bank, other] = bank_of(slot, step);
@@ -115,9 +125,19 @@ impl Allreduce {
             if !may_claim {
                 return;
             }
-            *bank = Bank::Collecting { step, seen: 0, parts: Parts::default() };
+            *bank = Bank::Collecting { step, seen: 0, parts: Parts::default(), length };
         }
+        let epoch = state.aggregator.epoch;
         match bank {
+            Bank::Collecting { length: first, .. } if self.rules.differ(*first, length) => {
+                if self.rules != Rules::TellOddOneAlone {
+                    *bank = Bank::Refused { step };
+                }
+                state.network.send(Message::Mismatch { epoch, worker, chunk });
+            }
+            Bank::Refused { .. } => {
+                state.network.send(Message::Mismatch { epoch, worker, chunk });
+            }
             Bank::Collecting { seen, parts, .. } if *seen >> worker & 1 == 0 => {
                 *seen |= 1 << worker;
                 parts.add(self.layout, worker, chunk);
@@ -130,6 +150,28 @@ impl Allreduce {
                 self.answer(state, chunk, sum);
             }
             _ => {}
+        }
+    }
+
+    /// A member contributes nothing after its close, so a round that waits for it ends. It may still
+    /// hand over.
+    fn tell_who_left(&self, state: &mut State, worker: u8, chunk: u8) {
+        let Aggregator { epoch, phase: Phase::Open { wanted, closing }, .. } = state.aggregator
+        else {
+            return;
+        };
+        if wanted >> chunk & 1 == 1 && self.rules != Rules::CloseBeforeHandOver {
+            return;
+        }
+        let step = signed(self.layout.step(chunk));
+        let slot = &mut state.aggregator.slots[usize::from(self.layout.slot(chunk))];
+        let [bank, _] = bank_of(slot, step);
+        if let Bank::Collecting { step: of, seen, .. } = *bank
+            && of == step
+            && closing & !seen != 0
+            && self.rules != Rules::CloseIsSilent
+        {
+            state.network.send(Message::Left { epoch, worker, chunk });
         }
     }
 
@@ -219,7 +261,7 @@ impl Allreduce {
     /// The wrong variant of rule 1, as in a slot machine with two versions and no tags: a worker's
     /// bit in one bank is cleared by its next contribution to the other, the first contribution to
     /// a full bank starts it afresh, and the answer carries the chunk of the one that filled it.
-    fn collect_untagged(&self, state: &mut State, worker: u8, chunk: u8) {
+    fn collect_untagged(&self, state: &mut State, worker: u8, chunk: u8, length: Length) {
         let step = signed(self.layout.step(chunk));
         let slot = &mut state.aggregator.slots[usize::from(self.layout.slot(chunk))];
         let [bank, other] = bank_of(slot, step);
@@ -239,13 +281,20 @@ impl Allreduce {
         let (seen, mut parts) = match *bank {
             Bank::Collecting { seen, parts, .. } => (seen, parts),
             Bank::Answered { seen, .. } => (seen, Parts::default()),
-            Bank::Empty => (0, Parts::default()),
+            Bank::Empty | Bank::Refused { .. } => (0, Parts::default()),
         };
         parts.add(self.layout, worker, chunk);
-        *bank = Bank::Collecting { step, seen: seen | 1 << worker, parts };
+        *bank = Bank::Collecting { step, seen: seen | 1 << worker, parts, length };
         if parts.len(self.layout) == u32::from(self.layout.workers) {
             self.complete(state, chunk);
         }
+    }
+}
+
+impl Rules {
+    fn differ(self, one: Length, other: Length) -> bool {
+        one.count != other.count && self != Self::LastWithoutCount
+            || one.last != other.last && self != Self::CountWithoutLast
     }
 }
 

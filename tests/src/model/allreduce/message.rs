@@ -45,6 +45,31 @@ impl Layout {
     }
 }
 
+/// The part of its vector that a contribution carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Length {
+    /// Elements without padding.
+    pub count: u8,
+    /// The vector ends here.
+    pub last: bool,
+}
+
+/// Elements of a chunk, where vectors have lengths.
+pub const ELEMENTS: u8 = 2;
+
+/// The chunks of a worker's vectors: vector, place in it, and length of each. An empty vector has a chunk without elements.
+#[must_use]
+pub fn chunks_of(vectors: &[u8]) -> Vec<(usize, u8, Length)> {
+    let chunks = |(vector, &len): (usize, &u8)| {
+        let starts = (0..len.max(1)).step_by(usize::from(ELEMENTS));
+        starts.map(move |start| {
+            let last = start + ELEMENTS >= len;
+            (vector, start, Length { count: (len - start).min(ELEMENTS), last })
+        })
+    };
+    vectors.iter().enumerate().flat_map(chunks).collect()
+}
+
 /// How often each worker's contribution to each chunk went into a sum: two bits per pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Parts(u32);
@@ -114,9 +139,13 @@ pub struct Sum {
 #[expect(missing_docs, reason = "the fields are the words of the protocol")]
 pub enum Message {
     /// Up: one worker's gradient chunk.
-    Contribution { epoch: u8, worker: u8, chunk: u8 },
+    Contribution { epoch: u8, worker: u8, chunk: u8, length: Length },
     /// Down, multicast: a chunk's sum.
     Answer { epoch: u8, chunk: u8, sum: Sum },
+    /// Down, to one worker: contributions to the chunk differ in their lengths.
+    Mismatch { epoch: u8, worker: u8, chunk: u8 },
+    /// Down, to one worker: a member that the chunk lacks has closed.
+    Left { epoch: u8, worker: u8, chunk: u8 },
     /// Up, after a restart: an answer from a worker that holds the sum.
     HandOver { epoch: u8, chunk: u8, sum: Sum },
     /// Up: a worker takes part in a new epoch and says which sums it has had.
@@ -146,8 +175,14 @@ impl Message {
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Contribution { epoch, worker, chunk } => {
+            Self::Contribution { epoch, worker, chunk, .. } => {
                 write!(f, "contribution w{worker}:c{chunk} of epoch {epoch}")
+            }
+            Self::Mismatch { epoch, worker, chunk } => {
+                write!(f, "mismatch c{chunk} of epoch {epoch} to w{worker}")
+            }
+            Self::Left { epoch, worker, chunk } => {
+                write!(f, "left c{chunk} of epoch {epoch} to w{worker}")
             }
             Self::Answer { epoch, chunk, sum } => {
                 write!(f, "answer c{chunk} of epoch {epoch}, computation {}", sum.computation)

@@ -6,11 +6,16 @@
 //!   nothing else;
 //! - I2 for floats: all workers accept the same *computation* of c. Each completed slot counts as
 //!   a new computation, because another arrival order may give other bits;
+//! - I2: such contributions are to the same elements of the same vector, whatever vectors each
+//!   worker has;
 //! - I9: from every state a state is reachable in which every worker has left the group.
 //!
 //! What the model leaves out, because it changes no state that others see: HAVE and STALE (a
 //! worker resends whatever it lacks an answer for), timers (a step may happen at any time), and
 //! HELLO (a worker learns of a new epoch at any time after it began).
+//!
+//! Vectors of unequal length end each worker by MISMATCH or LEFT, or by its linger when these ended
+//! another. A box that restarts in between is left to timeouts, which are none of the model.
 //!
 //! [`aggregator`] and [`worker`] are the rules; this file is the world around them.
 
@@ -23,7 +28,7 @@ use std::fmt;
 use crate::model::network::Network;
 use crate::model::search::Model;
 use aggregator::Aggregator;
-use message::{Layout, Message};
+use message::{ELEMENTS, Layout, Length, Message, chunks_of};
 use worker::Worker;
 
 /// The protocol as specified, or with one rule broken.
@@ -43,6 +48,18 @@ pub enum Rules {
     OpenBeforeAllJoined,
     /// Workers take answers of any epoch.
     AnswersOfAnyEpoch,
+    /// Contributions agree in their counts; where a vector ends is not compared.
+    CountWithoutLast,
+    /// Contributions agree in where a vector ends; counts are not compared.
+    LastWithoutCount,
+    /// The worker that differs from a slot's first contribution gets MISMATCH, and the slot goes on.
+    TellOddOneAlone,
+    /// A vector's sum is returned although one before it is not there.
+    CallsEndOutOfOrder,
+    /// A worker that waits for a hand-over gets LEFT when the holder closes.
+    CloseBeforeHandOver,
+    /// The aggregator sends no LEFT.
+    CloseIsSilent,
     /// A worker leaves, and drops the sums of its last window, as soon as it has all sums.
     LeaveWithoutClose,
 }
@@ -58,6 +75,8 @@ pub struct Allreduce {
     pub lossy: bool,
     /// The rules in force.
     pub rules: Rules,
+    /// Elements of each worker's vectors; none: all have every chunk of the layout, and whole.
+    pub vectors: &'static [&'static [u8]],
 }
 
 /// One moment of an [`Allreduce`].
@@ -77,6 +96,8 @@ pub struct State {
 pub(crate) enum Broken {
     WrongSum { worker: u8, chunk: u8, sum: message::Sum },
     OtherBits { worker: u8, other: u8, chunk: u8 },
+    OtherPart { worker: u8, other: u8, chunk: u8 },
+    ToldWrongly { worker: u8, chunk: u8 },
 }
 
 /// One step of an [`Allreduce`].
@@ -100,7 +121,7 @@ impl Model for Allreduce {
 
     fn initial(&self) -> State {
         let mut state = State {
-            workers: vec![Worker::new(); usize::from(self.layout.workers)],
+            workers: (0..self.layout.workers).map(|rank| Worker::new(self.chunks(rank))).collect(),
             aggregator: Aggregator::new(self.layout),
             network: Network::empty(),
             computations: vec![0; usize::from(self.layout.chunks())],
@@ -152,15 +173,24 @@ impl Model for Allreduce {
             Broken::OtherBits { worker, other, chunk } => {
                 format!("w{worker} and w{other} hold different computations of c{chunk}")
             }
+            Broken::OtherPart { worker, other, chunk } => {
+                format!("w{worker} returns a sum of c{chunk}, which is another part of w{other}'s")
+            }
+            Broken::ToldWrongly { worker, chunk } => {
+                format!("w{worker} is told that c{chunk} has no sum, and all vectors are alike")
+            }
         })
     }
 
     fn is_done(&self, state: &State) -> bool {
-        state.workers.iter().all(|worker| worker.has_left)
+        let was_told = state.workers.iter().any(|worker| worker.was_told);
+        let ends = |worker: &Worker| worker.has_left || worker.was_told;
+        state.workers.iter().all(|worker| ends(worker) || was_told && worker.has_all())
     }
 
     fn describe(&self, state: &State) -> String {
-        let waiting = state.workers.iter().enumerate().filter(|(_, worker)| !worker.has_left);
+        let waiting =
+            state.workers.iter().enumerate().filter(|(_, it)| !it.has_left && !it.was_told);
         let texts: Vec<String> = waiting
             .map(|(rank, worker)| format!("w{rank} {}", worker.wants(self.layout)))
             .collect();
@@ -169,6 +199,22 @@ impl Model for Allreduce {
 }
 
 impl Allreduce {
+    /// Chunks that a worker has something for.
+    fn chunks(&self, worker: u8) -> u8 {
+        let vectors = self.vectors.get(usize::from(worker));
+        vectors.map_or(self.layout.chunks(), |vectors| {
+            u8::try_from(chunks_of(vectors).len()).expect("a model has few chunks")
+        })
+    }
+
+    /// The part of its vectors that a worker's chunk is; none beyond them.
+    fn part(&self, worker: u8, chunk: u8) -> Option<(usize, u8, Length)> {
+        match self.vectors.get(usize::from(worker)) {
+            Some(vectors) => chunks_of(vectors).get(usize::from(chunk)).copied(),
+            None => Some((0, chunk, Length { count: ELEMENTS, last: false })),
+        }
+    }
+
     /// Lets every worker send whatever its state allows; see [`crate::model::network`] for why.
     fn send_all(&self, state: &mut State) {
         for (rank, worker) in (0..).zip(&state.workers) {

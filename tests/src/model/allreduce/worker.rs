@@ -18,6 +18,10 @@ pub struct Worker {
     wanted: u8,
     /// For each chunk the computation whose sum it has had; 0 for none.
     had: [u8; CHUNK_COUNT_MAX],
+    /// Chunks that it has something for.
+    chunks: u8,
+    /// It has ended on MISMATCH or LEFT.
+    pub(crate) was_told: bool,
     /// It knows that all members have all sums and keeps nothing any more.
     pub(crate) has_left: bool,
 }
@@ -26,8 +30,10 @@ pub struct Worker {
 const CHUNK_COUNT_MAX: usize = 8;
 
 impl Worker {
-    pub(super) const fn new() -> Self {
-        Self { epoch: 1, is_welcome: true, wanted: 0, had: [0; CHUNK_COUNT_MAX], has_left: false }
+    pub(super) const fn new(chunks: u8) -> Self {
+        let had = [0; CHUNK_COUNT_MAX];
+        let (was_told, has_left) = (false, false);
+        Self { epoch: 1, is_welcome: true, wanted: 0, had, chunks, was_told, has_left }
     }
 
     /// Learns that the aggregator lives in `epoch`. From here on answers of the old epoch are
@@ -43,6 +49,9 @@ impl Worker {
     /// Sends all that the worker's state allows.
     pub(super) fn send(&self, model: &Allreduce, worker: u8, network: &mut Network<Message>) {
         let (layout, epoch) = (model.layout, self.epoch);
+        if self.was_told {
+            return;
+        }
         if !self.is_welcome {
             let holds = self.chunks_had(layout);
             network.send(Message::Join { epoch, worker, holds });
@@ -50,7 +59,7 @@ impl Worker {
         }
         for slot in 0..layout.window {
             if let Some(chunk) = self.next_chunk(layout, slot) {
-                network.send(Message::Contribution { epoch, worker, chunk });
+                network.send(model.contribution(epoch, worker, chunk));
             }
         }
         for chunk in (0..layout.chunks()).filter(|chunk| self.wanted >> chunk & 1 == 1) {
@@ -59,11 +68,11 @@ impl Worker {
             }
             network.send(match model.rules {
                 Rules::RestartWithoutHandOver => continue,
-                Rules::RestartSumsAgain => Message::Contribution { epoch, worker, chunk },
+                Rules::RestartSumsAgain => model.contribution(epoch, worker, chunk),
                 _ => Message::HandOver { epoch, chunk, sum: self.sum(layout, chunk) },
             });
         }
-        if self.has_all(layout) && !self.has_left {
+        if self.has_all() && !self.has_left {
             network.send(Message::Close { epoch, worker });
         }
     }
@@ -82,15 +91,15 @@ impl Worker {
 
     fn next_chunk(&self, layout: Layout, slot: u8) -> Option<u8> {
         let chunks = (0..layout.steps).map(|step| layout.chunk(slot, step));
-        chunks.into_iter().find(|&chunk| !self.has_had(chunk))
+        chunks.into_iter().find(|&chunk| chunk < self.chunks && !self.has_had(chunk))
     }
 
     fn has_had(&self, chunk: u8) -> bool {
         self.had[usize::from(chunk)] != 0
     }
 
-    fn has_all(&self, layout: Layout) -> bool {
-        (0..layout.chunks()).all(|chunk| self.has_had(chunk))
+    pub(super) fn has_all(&self) -> bool {
+        (0..self.chunks).all(|chunk| self.has_had(chunk))
     }
 
     fn chunks_had(&self, layout: Layout) -> u8 {
@@ -112,10 +121,27 @@ impl Worker {
 }
 
 impl Allreduce {
+    fn contribution(&self, epoch: u8, worker: u8, chunk: u8) -> Message {
+        let (.., length) = self.part(worker, chunk).expect("it has something for the chunk");
+        Message::Contribution { epoch, worker, chunk, length }
+    }
+
     /// Lets `message` arrive at `worker`.
     pub(super) fn at_worker(&self, state: &mut State, worker: u8, message: Message) {
         let this = &mut state.workers[usize::from(worker)];
+        if this.was_told {
+            return;
+        }
         match message {
+            Message::Mismatch { epoch, worker: to, chunk }
+            | Message::Left { epoch, worker: to, chunk }
+                if to == worker && epoch == this.epoch && !this.has_had(chunk) =>
+            {
+                this.was_told = true;
+                if self.vectors.iter().all(|vectors| *vectors == self.vectors[0]) {
+                    state.broken = Some(Broken::ToldWrongly { worker, chunk });
+                }
+            }
             Message::Answer { epoch, chunk, sum } => {
                 let tag_fits = this.is_welcome && epoch == this.epoch;
                 let is_awaited =
@@ -149,8 +175,18 @@ impl Allreduce {
         }
         let this = &mut state.workers[usize::from(worker)];
         this.had[usize::from(chunk)] = sum.computation;
-        if self.rules == Rules::LeaveWithoutClose && this.has_all(self.layout) {
+        let returned = match self.rules {
+            Rules::CallsEndOutOfOrder => chunk..chunk + 1,
+            _ => 0..(0..this.chunks).find(|&chunk| !this.has_had(chunk)).unwrap_or(this.chunks),
+        };
+        if self.rules == Rules::LeaveWithoutClose && this.has_all() {
             this.has_left = true;
+        }
+        for chunk in returned {
+            let is_other = |&other: &u8| self.part(worker, chunk) != self.part(other, chunk);
+            if let Some(other) = (0..self.layout.workers).find(is_other) {
+                state.broken = Some(Broken::OtherPart { worker, other, chunk });
+            }
         }
     }
 }

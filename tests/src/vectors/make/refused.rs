@@ -140,7 +140,7 @@ pub(super) fn refused_headers() -> Vec<Vector> {
             hello(|body| body.truncate(71))
         }),
         sealed("hello-phase", "phase 11", "hello", hello(|body| body[0] = 11)),
-        sealed("hello-reason", "reason 4", "hello", hello(|body| body[1] = 4)),
+        sealed("hello-reason", "reason 5", "hello", hello(|body| body[1] = 5)),
         sealed("hello-integrity", "integrity 3", "hello", hello(|body| body[46] = 3)),
         sealed("hello-exponent", "exponent 127", "hello", hello(|body| body[62] = 127)),
         sealed("hello-bitmap-short", "10 bits in one byte", "hello", hello(|b| b.truncate(73))),

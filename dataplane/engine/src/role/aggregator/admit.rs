@@ -4,7 +4,7 @@
 //! each frame once: as soon as it has shown whose it is, or at the end if it never has.
 
 use weft_wire::Rank;
-use weft_wire::header::Kind;
+use weft_wire::header::{HEADER_LEN, Kind};
 
 use super::lease::Lease;
 use super::{Aggregator, Incoming};
@@ -45,6 +45,9 @@ impl Aggregator {
         incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
         let Incoming { udp, header, ref mut buffer, now, payer } = *incoming;
+        if header.kind == Kind::Contrib && udp.payload_len() != HEADER_LEN + header.payload_len() {
+            return Err(DropReason::Length);
+        }
         let mut arrival = Arrival { udp, header, buffer, now, payer };
         let (strangers, drops) = (&mut self.strangers, &mut self.stats.drops);
         let result = self.gather.handle(push, &mut arrival, strangers, drops);

@@ -11,10 +11,10 @@ use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::is_intact;
-use crate::slot::Arrival;
-use crate::slot::bitmap::look;
+use crate::slot::bitmap::{Seen, look};
 use crate::slot::counter::{Transition, TransitionCounters};
 use crate::slot::next_step::{Event, LeaseKind, NextStep, transition};
+use crate::slot::{Arrival, Length};
 
 impl Aggregator {
     /// CONTRIB and STATUS of a member.
@@ -34,14 +34,24 @@ impl Aggregator {
         self.pay(answer_len.max(incoming.len_bytes()), incoming)?;
         let lease = &self.leases[index.index()];
         let step = self.check_chunk(lease, incoming)?;
+        let length = Length::new(incoming.header.count, incoming.header.outcome);
         if !is_status {
             lease.check_elements(&incoming.header)?;
+            if incoming.udp.payload_len() != HEADER_LEN + lease.payload_len {
+                return Err(DropReason::Length);
+            }
         }
         lease.check_integrity(rank, incoming.buffer, incoming.udp.payload_range())?;
         let seen = look(&lease.slots, step, rank.bit());
         let bank = lease.slots.bank(lease.slots.locate(step));
         let completed_it = usize::from(bank.completed_by()) == rank.index();
-        let event = if is_status { Event::Status(seen) } else { Event::Contribution(seen) };
+        let event = match is_status {
+            true => Event::Status(seen),
+            false if seen == Seen::New && bank.length() != length && bank.has_data() => {
+                Event::Differing
+            }
+            false => Event::Contribution(seen),
+        };
         let next = transition(bank.state(), event, completed_it);
         match next {
             NextStep::Claim | NextStep::Add => {
@@ -51,6 +61,7 @@ impl Aggregator {
                     place: lease.slots.locate(step),
                     first: next == NextStep::Claim,
                     exponent: incoming.header.exponent,
+                    length,
                     flags: incoming.header.flags,
                     congestion: incoming.udp.congestion(),
                     payload_start: incoming.udp.payload_start() + HEADER_LEN,
@@ -76,6 +87,16 @@ impl Aggregator {
             NextStep::KeptAnswer => self.repeat_answer(index, rank, step, incoming),
             NextStep::Have | NextStep::HaveAndResend => {
                 Ok(self.have(index, rank, step, seen, next, incoming))
+            }
+            NextStep::Refuse | NextStep::Mismatch => {
+                let slots = &mut self.leases[index.index()].slots;
+                let place = slots.locate(step);
+                if next == NextStep::Refuse {
+                    slots.refuse(place, length);
+                } else if !is_status {
+                    slots.note_agreement(place, rank.bit(), length);
+                }
+                Ok(self.mismatch(index, rank, step, incoming))
             }
             NextStep::Drop(reason) => Err(reason),
             // Comes of other kinds.
@@ -278,7 +299,8 @@ impl Lease {
     }
 
     fn check_elements(&self, header: &Header) -> Result<(), DropReason> {
-        if header.count != self.row.elements {
+        let is_tail = header.kind == Kind::Contrib && header.outcome == Outcome::LAST;
+        if header.count != self.row.elements && !(is_tail && header.count < self.row.elements) {
             return Err(DropReason::ElementCount);
         }
         if header.element_type != self.row.element_type {

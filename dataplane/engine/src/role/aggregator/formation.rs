@@ -26,7 +26,7 @@ impl Answer {
         Self { phase, reason: Reason::None, members }
     }
 
-    const fn refused(reason: Reason, members: Members) -> Self {
+    pub(super) const fn refused(reason: Reason, members: Members) -> Self {
         Self { phase: Step::Refused, reason, members }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! What a good one comes to, `formation.rs` decides.
 
-use weft_wire::header::{HEADER_LEN, Header, Kind};
-use weft_wire::hello::{Hello, Integrity, Phase as Step};
+use weft_wire::header::{ElementType, HEADER_LEN, Header, Kind, Outcome};
+use weft_wire::hello::{Hello, Integrity, Phase as Step, Reason};
 use weft_wire::{ChunkIndex, MacAddr, Members, Rank};
 
 use super::formation::Answer;
@@ -14,6 +14,14 @@ use crate::drops::DropReason;
 use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::{is_intact, plain_header, write_hello};
 use crate::session::host::Host;
+
+impl Lease {
+    /// True when a JOIN's header names other elements than the row's; it need not name any.
+    fn contradicts(&self, join: &Header) -> bool {
+        join.element_type != ElementType::None
+            && (join.element_type, join.operation) != (self.row.element_type, self.row.operation)
+    }
+}
 
 impl Aggregator {
     /// Of a port that shares memory with members, or not; without it, not. Such a port gives frames
@@ -58,9 +66,16 @@ impl Aggregator {
                 let (_, bitmap) =
                     Hello::parse(&incoming.buffer[body]).map_err(|_| DropReason::Handshake)?;
                 let lease = &mut self.leases[index.index()];
-                lease.load_held(rank, &hello, bitmap)?;
-                lease.note_mac(rank, mac, is_in_memory);
-                self.join(index, rank, &hello, incoming.now)
+                let asked = incoming.header;
+                if lease.contradicts(&asked) {
+                    Answer::refused(Reason::OtherElements, rank.bit())
+                } else {
+                    lease.load_held(rank, &hello, bitmap)?;
+                    lease.note_mac(rank, mac, is_in_memory);
+                    let member = &mut lease.members[rank.index()];
+                    member.names_lengths = asked.outcome == Outcome::LAST;
+                    self.join(index, rank, &hello, incoming.now)
+                }
             }
             Step::Close => {
                 if lease.phase != Phase::Open {
@@ -122,10 +137,16 @@ impl Aggregator {
         }
         (body.reason, body.shards, body.mask) = (answer.reason, self.shards, lease.mask);
         let encap = member.encap.with_target_mac(mac);
-        let header = Header {
+        let mut header = Header {
             chunk: ChunkIndex(u32::from(self.lane)),
             ..plain_header(Kind::Hello, lease.row.job, lease.group, answer.members)
         };
+        if answer.phase == Step::Welcome && lease.compares_lengths() && !self.is_behind_switch {
+            header.outcome = Outcome::LAST;
+        }
+        if answer.reason == Reason::OtherElements {
+            (header.element_type, header.operation) = (lease.row.element_type, lease.row.operation);
+        }
         // The table sees to it that every handshake fits the MTU, and a buffer holds that.
         let len = write_hello(&encap, &header, &body, bitmap, buffer).ok_or(DropReason::Length)?;
         Ok(Verdict::Send { len })

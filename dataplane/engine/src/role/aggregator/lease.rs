@@ -89,6 +89,8 @@ pub(super) struct Member {
     /// What its contributions begin with while the lease is open.
     pub(super) expected: Expected,
     pub(super) is_box: bool,
+    /// Its JOIN offers contributions that mark the ends of vectors.
+    pub(super) names_lengths: bool,
     /// Clamp limit of its contributions.
     pub(super) limit: i32,
     pub(super) session: u64,
@@ -117,6 +119,12 @@ impl Lease {
         member.integrity = if is_bare { Integrity::None } else { row };
         let is_any_sealed = self.members.iter().any(|member| member.integrity == row);
         self.integrity_down = if is_any_sealed { row } else { Integrity::None };
+    }
+
+    /// True when all members name the lengths of their vectors, and so does the root's lease.
+    pub(super) fn compares_lengths(&self) -> bool {
+        self.members.iter().all(|member| member.names_lengths)
+            && self.upstream.as_ref().is_none_or(Upstream::compares_lengths)
     }
 
     /// Begins the handshake with the root, if there is one.

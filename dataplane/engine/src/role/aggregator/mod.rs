@@ -35,7 +35,7 @@ use weft_wire::{ChunkIndex, GroupId, Nanos};
 
 use crate::admit::StrangersQuota;
 use crate::admit::quota::{Payer, Strangers};
-use crate::classify::{Class, classify};
+use crate::classify::{Class, classify_padded};
 use crate::drops::DropReason;
 use crate::random::{Draw, Owner, Random, Seed};
 use crate::role::gather::Gather;
@@ -105,7 +105,7 @@ struct Job {
     stats: JobStats,
 }
 
-/// A frame under examination: what [`classify`] found, and the buffer it lies in.
+/// A frame under examination: what [`classify_padded`] found, and the buffer it lies in.
 struct Incoming<'a> {
     udp: Datagram,
     header: Header,
@@ -276,7 +276,7 @@ impl Aggregator {
         buffer: &mut [u8],
         len: usize,
     ) -> Result<Verdict, DropReason> {
-        match classify(&buffer[..len], |port| self.listens(port)) {
+        match classify_padded(&buffer[..len], |port| self.listens(port)) {
             Class::Host => Ok(Verdict::Host),
             Class::Drop(reason) => Err(reason),
             Class::Weft(udp, header) => {

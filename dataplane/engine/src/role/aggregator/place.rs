@@ -149,6 +149,7 @@ impl Lease {
                 integrity: row.integrity,
                 expected: Expected::NOTHING,
                 is_box: member.is_box,
+                names_lengths: false,
                 limit: unit * weight,
                 session: 0,
                 held,

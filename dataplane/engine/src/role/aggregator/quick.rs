@@ -24,7 +24,7 @@ use crate::admit::expected::{DATAGRAM, Expected, LEN, is_marked};
 use crate::drops::DropReason;
 use crate::role::LeaseIndex;
 use crate::slot::bitmap::{Seen, look};
-use crate::slot::{Arrival, BankIndex, State};
+use crate::slot::{Arrival, BankIndex, Length, State};
 
 impl Lease {
     /// What a member sends while the lease is open.
@@ -118,8 +118,10 @@ impl Aggregator {
         let place = lease.slots.locate(step);
         let bank = lease.slots.bank(place);
         let exponent = packet.exponent();
+        let length = Length::new(packet.count(), packet.outcome());
         let first = if bank.state() == State::Collecting && bank.step() == step {
-            if bank.members().contains(rank.bit()) || bank.exponent() != exponent {
+            let agrees = bank.exponent() == exponent && bank.length() == length;
+            if bank.members().contains(rank.bit()) || !agrees {
                 return None;
             }
             false
@@ -189,6 +191,7 @@ impl Lease {
             place,
             first,
             exponent: packet.exponent(),
+            length: Length::new(packet.count(), packet.outcome()),
             flags: packet.flags(),
             congestion,
             payload_start: LEN,

@@ -131,7 +131,35 @@ impl Aggregator {
             self.stats.drops.count(DropReason::Duplicate);
             self.job_mut(index).stats.duplicates += 1;
         }
-        self.state(index, rank, Outcome::Have, members, None, incoming)
+        let lease = &self.leases[index.index()];
+        let gone = lease.closed.without(members);
+        // A closed member contributes nothing, but may hand over.
+        let is_in_vain = !gone.is_empty()
+            && lease.closed != lease.mask
+            && state != State::Sent
+            && !lease.wanted.has_bit(step);
+        match is_in_vain {
+            true => self.state(index, rank, Outcome::LEFT, gone, None, incoming),
+            false => self.state(index, rank, Outcome::Have, members, None, incoming),
+        }
+    }
+
+    /// Answers MISMATCH: contributions to the step differ in length (SPEC#lengths).
+    pub(super) fn mismatch(
+        &mut self,
+        index: LeaseIndex,
+        rank: Rank,
+        step: u32,
+        incoming: &mut Incoming<'_>,
+    ) -> Verdict {
+        if incoming.header.kind == Kind::Contrib {
+            self.stats.drops.count(DropReason::ElementCount);
+        }
+        let slots = &self.leases[index.index()].slots;
+        let bank = slots.bank(slots.locate(step));
+        incoming.header.count = bank.other_count(rank.bit());
+        let members = bank.members();
+        self.state(index, rank, Outcome::MISMATCH, members, None, incoming)
     }
 
     /// Refuses a frame of another epoch, life or generation, and tells the member if the frame

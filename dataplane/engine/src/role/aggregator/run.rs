@@ -137,7 +137,8 @@ impl Aggregator {
         let room = Room { place, step: bank.step(), first: false };
         let header: &[u8; HEADER_LEN] = head.last_chunk()?;
         let arrival = lease.arrival(now, header, is_marked(head), rank, room);
-        (arrival.exponent == bank.exponent()).then_some((index, arrival))
+        let agrees = arrival.exponent == bank.exponent() && arrival.length == bank.length();
+        agrees.then_some((index, arrival))
     }
 
     /// A run that waits.

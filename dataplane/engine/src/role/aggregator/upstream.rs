@@ -19,8 +19,10 @@ use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::{Draw, Random};
 use crate::role::{LeaseIndex, Verdict};
+use crate::send::datagram::is_intact;
 use crate::session::backoff::Backoff;
 use crate::session::client::{Client, ClientConfig, Standing, UnheardClose};
+use crate::slot::State;
 use crate::steps::StepSet;
 use crate::table::{BoxShape, ParentConfig, RowConfig};
 
@@ -37,6 +39,8 @@ pub(super) struct Upstream {
     bit: Members,
     mask: Members,
     session: Client,
+    /// The root compares the lengths that contributions name.
+    compares_lengths: bool,
     /// The root knows that all of its members have closed.
     is_closed_by_all: bool,
     /// When an open leaf next hands over, or asks.
@@ -70,6 +74,7 @@ impl Upstream {
             bit: parent.rank.bit(),
             mask: Members::EMPTY,
             session: Client::new(SESSION, life),
+            compares_lengths: false,
             is_closed_by_all: false,
             poll: Backoff::new(SESSION.pause_min, SESSION.pause_max),
             resend: ArrayVec::new(),
@@ -91,6 +96,10 @@ impl Upstream {
     /// Where this lane sends up from.
     pub(super) fn port(&self) -> u16 {
         self.encap.source().addr.port()
+    }
+
+    pub(super) fn compares_lengths(&self) -> bool {
+        self.compares_lengths
     }
 
     pub(super) fn timeout(&self) -> Nanos {
@@ -204,6 +213,20 @@ impl Aggregator {
                 Ok(Verdict::Hold)
             }
             Kind::State if header.cookie != terms.cookie_down => Err(DropReason::BadCookie),
+            Kind::State if header.outcome == Outcome::MISMATCH => {
+                let agrees = header.members.contains(upstream.bit);
+                let range = incoming.udp.payload_range();
+                if !is_intact(lease.row.integrity, incoming.buffer, range) {
+                    return Err(DropReason::Integrity);
+                }
+                let step = header.chunk.0 >> self.shards_log2;
+                let place = lease.slots.locate(step);
+                let bank = lease.slots.bank(place);
+                if bank.is_of(step) && bank.state() == State::Sent {
+                    lease.slots.refuse_above(place, agrees, header.count);
+                }
+                Ok(Verdict::Hold)
+            }
             Kind::State => Ok(Verdict::Hold),
             _ => Err(DropReason::Kind),
         }
@@ -237,6 +260,7 @@ impl Aggregator {
                 }
                 // What the root wants is as old as its epoch: in the same one it is old news.
                 let is_known = upstream.session.open(&hello, header.group);
+                upstream.compares_lengths = header.outcome == Outcome::LAST;
                 lease.session = hello.session;
                 lease.open_upstream(&hello, if is_known { &[] } else { bitmap });
             }

@@ -85,7 +85,7 @@ impl Job {
             }
             _ => {
                 self.stats.count(match slot.state() {
-                    State::Sent | State::Answered => Transition::RepeatSent,
+                    State::Sent | State::Answered | State::Refused => Transition::RepeatSent,
                     State::Empty | State::Collecting => Transition::RepeatCollecting,
                 });
                 self.stats.duplicates += 1;

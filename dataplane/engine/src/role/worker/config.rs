@@ -93,6 +93,11 @@ pub trait Payload {
     /// what lies beyond the data is zero. Called again for each repeat, with the same result.
     fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta;
 
+    /// The part of a vector that `chunk` of this round is. Default: one that does not end it.
+    fn part(&self, _chunk: u32) -> Part {
+        Part::default()
+    }
+
     /// Takes the sum of `chunk` of this round, in network byte order.
     fn read_chunk(&mut self, chunk: u32, exponent: i8, flags: Flags, sum: &[u8]);
 
@@ -117,6 +122,17 @@ pub struct ChunkMeta {
     pub exponent: i8,
     /// An element was clamped.
     pub clamped: bool,
+    /// The chunk's elements, where the vector ends with them; what follows them is padding.
+    pub last: Option<u16>,
+}
+
+/// The part of a vector that a chunk is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Part {
+    /// Elements of the vector before the chunk.
+    pub before: u64,
+    /// The chunk's elements, where the vector ends with them.
+    pub last: Option<u16>,
 }
 
 /// What the box says of the lease.
@@ -144,6 +160,8 @@ pub struct LeaseInfo {
     pub exponent: Option<i8>,
     /// Steps that each lane has before the group must be formed anew.
     pub step_count: u32,
+    /// The box compares the lengths that contributions name (SPEC#lengths).
+    pub compares_lengths: bool,
 }
 
 impl LeaseInfo {

@@ -39,6 +39,8 @@ pub(super) enum DataEvent {
     NewSum,
     /// A sum that was handed over came down.
     HandedOver,
+    /// The box gives no sum of a step of the round.
+    NoSum,
 }
 
 /// What a sum's headers say of it.
@@ -147,7 +149,14 @@ impl Lane {
             flags = flags.union(Flags::RETRANSMIT);
         }
         let exponent = lease.exponent.unwrap_or(meta.exponent);
-        known.contribution.with(flags, chunk, exponent, 0).emit(header);
+        match meta.last.filter(|_| lease.compares_lengths) {
+            None => known.contribution.with(flags, chunk, exponent, 0).emit(header),
+            Some(count) => {
+                let own = data_header(ctx, lease, self.session.terms()?);
+                let own = Header { flags, outcome: Outcome::LAST, chunk, exponent, count, ..own };
+                own.emit(&mut Packet::new_unchecked(&mut header[..]));
+            }
+        }
         Some(exponent)
     }
 
@@ -344,6 +353,7 @@ impl Lane {
                 stats.stale += 1;
                 steps.take_stale(step, now);
             }
+            Outcome::LEFT | Outcome::MISMATCH if steps.awaits(step) => return Ok(DataEvent::NoSum),
             // WAIT: the timers ask again.
             _ => {}
         }

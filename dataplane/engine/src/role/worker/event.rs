@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::Reason;
 use weft_wire::{JobId, Members};
 
@@ -72,6 +73,92 @@ pub enum WorkerError {
     },
     /// The lease that the box offered cannot be used.
     BadLease(LeaseFault),
+    /// The row has elements of another type or operation than this worker.
+    OtherElements {
+        /// The row.
+        row: u16,
+        /// This worker's.
+        own: (ElementType, Operation),
+        /// The row's.
+        rows: (ElementType, Operation),
+    },
+    /// The members gave vectors of unequal length to one sum.
+    LengthsDiffer {
+        /// Those that agree with the first contribution.
+        members: Members,
+        /// The length of their vectors.
+        first: Extent,
+        /// All other members, of which some have not contributed yet.
+        others: Members,
+        /// The length of the vector of at least one of them.
+        other: Extent,
+    },
+    /// Members have closed, and the round waits for them.
+    MembersLeft {
+        /// Those that have closed.
+        members: Members,
+    },
+}
+
+/// The length of a vector in elements, as far as MISMATCH shows it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Extent {
+    /// So many.
+    Exactly(u64),
+    /// So many, or more.
+    AtLeast(u64),
+    /// More than so many.
+    Above(u64),
+    /// So many, or fewer.
+    AtMost(u64),
+}
+
+impl Extent {
+    /// The lengths of two vectors that agree in the elements `before` a chunk of `full` elements
+    /// and differ in it: one ends there with `last`, if any, and the other has `count` there.
+    pub(super) fn of_two(before: u64, full: u16, last: Option<u16>, count: u16) -> (Self, Self) {
+        let [one, other] = [last.unwrap_or(full), count].map(|count| before + u64::from(count));
+        if last.unwrap_or(full) != count {
+            // A whole chunk may be the other's last.
+            let whole = before + u64::from(full);
+            let of = |len| if len == whole { Self::AtLeast(len) } else { Self::Exactly(len) };
+            (of(one), of(other))
+        } else if last.is_some() {
+            (Self::Exactly(one), Self::Above(one))
+        } else {
+            (Self::Above(one), Self::Exactly(one))
+        }
+    }
+}
+
+impl WorkerError {
+    /// The same error, where an element stands for a block of so many.
+    #[must_use]
+    pub fn in_blocks(self, block: u64) -> Self {
+        let Self::LengthsDiffer { members, first, others, other } = self else { return self };
+        let (first, other) = match (first, other) {
+            (Extent::Exactly(one), Extent::Exactly(more) | Extent::AtLeast(more)) if one < more => {
+                (Extent::AtMost(one * block), Extent::Above(one * block))
+            }
+            (Extent::Exactly(one), Extent::Above(_)) => {
+                (Extent::AtMost(one * block), Extent::Above(one * block))
+            }
+            (_, Extent::Exactly(one)) => (Extent::Above(one * block), Extent::AtMost(one * block)),
+            unchanged => unchanged,
+        };
+        Self::LengthsDiffer { members, first, others, other }
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(len) => write!(f, "{len}"),
+            Self::AtLeast(len) => write!(f, "{len} or more"),
+            Self::Above(len) => write!(f, "more than {len}"),
+            Self::AtMost(len) => write!(f, "at most {len}"),
+        }
+    }
 }
 
 impl fmt::Display for LeaseFault {
@@ -150,7 +237,7 @@ impl fmt::Display for WorkerError {
                 match reason {
                     Reason::MemberLost => f.write_str("the session ended: restarted was rank")?,
                     Reason::OtherSession => f.write_str("another session is resumed by rank")?,
-                    Reason::UnknownGroup | Reason::None => {
+                    Reason::UnknownGroup | Reason::OtherElements | Reason::None => {
                         return f.write_str(
                             "the aggregator refused without a reason: is it another version?",
                         );
@@ -168,6 +255,24 @@ impl fmt::Display for WorkerError {
                 f,
                 "the aggregator offered a lease that cannot be used ({fault}): check its table"
             ),
+            Self::OtherElements { row, own, rows } => write!(
+                f,
+                "this worker's `numbers` need a row whose `element_type` is {} and whose \
+                 `operation` is {}; the aggregator's row {row} has {} and {}",
+                own.0, own.1, rows.0, rows.1
+            ),
+            Self::LengthsDiffer { members, first, others, other } => {
+                f.write_str("the vectors of one sum differ in length: rank")?;
+                write_ranks(f, *members)?;
+                let one_of = if others.single().is_some() { "" } else { "one of " };
+                write!(f, " gave {first} elements, {one_of}rank")?;
+                write_ranks(f, *others)?;
+                write!(f, " gave {other}")
+            }
+            Self::MembersLeft { members } => {
+                f.write_str("the round waits for members that have closed their sessions: rank")?;
+                write_ranks(f, *members)
+            }
         }
     }
 }

@@ -4,11 +4,11 @@
 //! From its JOIN to the WELCOME the lane takes no sums: the box forms the lease by what the JOIN
 //! says is held, and a sum taken behind its back would be waited for by the others for ever.
 
-use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
+use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase, Reason, STEP_BITS_MAX};
 use weft_wire::{ChunkIndex, GroupId, MacAddr, Nanos};
 
-use super::config::{LeaseInfo, PROBE_LEN_DEFAULT};
+use super::config::{LeaseInfo, PROBE_LEN_DEFAULT, WorkerConfig};
 use super::event::{LeaseFault, Refusal, WorkerError};
 use super::lane::{Inbound, Lane, Shared};
 use super::stats::WorkerStats;
@@ -71,10 +71,15 @@ impl Lane {
             _ => {}
         }
         let group = GroupId::new(ctx.config.row, 0);
-        let header = Header {
+        let mut header = Header {
             chunk: ChunkIndex(u32::from(self.index)),
             ..plain_header(Kind::Hello, ctx.config.job, group, ctx.config.rank.bit())
         };
+        if hello.phase == Phase::Join {
+            let WorkerConfig { element_type, operation, .. } = ctx.config;
+            (header.element_type, header.operation) = (element_type, operation);
+            header.outcome = Outcome::LAST;
+        }
         let start = self.encap.header_len();
         let body_len = hello.body_len();
         let datagram = &mut frame[start..start + HEADER_LEN + body_len];
@@ -134,6 +139,12 @@ impl Lane {
                 let (job, row) = (ctx.config.job, ctx.config.row);
                 return Ok(LaneEvent::Failed(WorkerError::UnknownGroup { job, row }));
             }
+            Phase::Refused if hello.reason == Reason::OtherElements => {
+                let WorkerConfig { row, element_type, operation, .. } = ctx.config;
+                let (own, rows) =
+                    ((element_type, operation), (header.element_type, header.operation));
+                return Ok(LaneEvent::Failed(WorkerError::OtherElements { row, own, rows }));
+            }
             Phase::Refused => {
                 let (reason, members) = (hello.reason, header.members);
                 return Ok(LaneEvent::Failed(WorkerError::Refused { reason, members }));
@@ -171,7 +182,7 @@ impl Lane {
         hello: &Hello,
         bitmap: &[u8],
     ) -> LaneEvent {
-        let lease = match self.check_lease(ctx, hello) {
+        let lease = match self.check_lease(ctx, header, hello) {
             Ok(lease) => lease,
             Err(error) => return LaneEvent::Failed(error),
         };
@@ -205,7 +216,12 @@ impl Lane {
         LaneEvent::Opened(lease)
     }
 
-    fn check_lease(&self, ctx: &Shared, hello: &Hello) -> Result<LeaseInfo, WorkerError> {
+    fn check_lease(
+        &self,
+        ctx: &Shared,
+        header: &Header,
+        hello: &Hello,
+    ) -> Result<LeaseInfo, WorkerError> {
         let config = &ctx.config;
         let lease = LeaseInfo {
             shards: hello.shards,
@@ -219,6 +235,7 @@ impl Lane {
             integrity: hello.integrity,
             exponent: hello.exponent_fixed.then_some(hello.exponent),
             step_count: hello.step_count,
+            compares_lengths: header.outcome == Outcome::LAST,
         };
         let chunk_datagram_len = HEADER_LEN + lease.chunk_len();
         let ports = config.local.addr.port().checked_add(hello.shards.saturating_sub(1));

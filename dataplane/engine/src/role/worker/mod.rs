@@ -43,8 +43,8 @@ use weft_wire::Nanos;
 use weft_wire::frame::{ETHERNET_LEN, Encap, IPV6_LEN, UDP_LEN};
 use weft_wire::header::HEADER_LEN;
 
-pub use config::{ChunkMeta, LeaseInfo, Payload, WorkerConfig};
-pub use event::{Event, LeaseFault, Refusal, RoundError, WorkerError};
+pub use config::{ChunkMeta, LeaseInfo, Part, Payload, WorkerConfig};
+pub use event::{Event, Extent, LeaseFault, Refusal, RoundError, WorkerError};
 pub use handshake::BATCH_MAX;
 pub use lane::Crc32c;
 pub use stats::WorkerStats;

@@ -7,12 +7,12 @@ use core::net::SocketAddr;
 
 use weft_wire::Nanos;
 use weft_wire::frame::{Encap, Udp};
-use weft_wire::header::{HEADER_LEN, Header, HeaderError, Kind, Packet};
+use weft_wire::header::{HEADER_LEN, Header, HeaderError, Kind, Outcome, Packet};
 use weft_wire::hello::{Integrity, Reason};
 
-use super::config::{LeaseInfo, Payload};
+use super::config::{LeaseInfo, Part, Payload};
 use super::data::{DataEvent, check_integrity};
-use super::event::{Event, Refusal, WorkerError};
+use super::event::{Event, Extent, Refusal, WorkerError};
 use super::handshake::LaneEvent;
 use super::lane::{Inbound, Lane, Shared};
 use super::{EVENTS_KEPT, EVENTS_MAX, Worker, WorkerState};
@@ -78,6 +78,10 @@ impl Worker {
         let lane = &mut self.lanes[index];
         if header.kind != Kind::Hello {
             let event = lane.handle_data(inbound, frame, payload, &mut self.stats)?;
+            if event == DataEvent::NoSum && self.state == WorkerState::InRound {
+                let error = self.no_sum(&header, payload);
+                self.stop(Event::Failed(error));
+            }
             self.take_data_event(now, event, payload);
             return Ok(());
         }
@@ -91,6 +95,22 @@ impl Worker {
         let ctx = &self.shared;
         self.lanes.iter_mut().for_each(|lane| lane.renew_known(ctx));
         Ok(())
+    }
+
+    /// Why the box gives no sum of a chunk of the round.
+    fn no_sum(&self, header: &Header, payload: &dyn Payload) -> WorkerError {
+        let Shared { config, lease, base, .. } = &self.shared;
+        if header.outcome == Outcome::LEFT {
+            return WorkerError::MembersLeft { members: header.members };
+        }
+        let full = lease.map_or(0, |lease| lease.elements);
+        let Part { before, last } = payload.part(header.chunk.0 - base);
+        let (own, other) = Extent::of_two(before, full, last, header.count);
+        let agrees = header.members.contains(config.rank.bit());
+        let (first, other) = if agrees { (own, other) } else { (other, own) };
+        let mask = lease.map_or(header.members, |lease| lease.mask);
+        let others = mask.without(header.members);
+        WorkerError::LengthsDiffer { members: header.members, first, others, other }
     }
 
     pub(super) fn lane_of(&self, target: SocketAddr) -> Option<usize> {
@@ -108,7 +128,7 @@ impl Worker {
 
     pub(super) fn take_data_event(&mut self, now: Nanos, event: DataEvent, payload: &dyn Payload) {
         match event {
-            DataEvent::None => return,
+            DataEvent::None | DataEvent::NoSum => return,
             DataEvent::Lost => return self.ask_for_idle_lanes(now),
             DataEvent::NewSum => {
                 self.missing_chunks -= 1;

@@ -105,6 +105,11 @@ impl Steps {
         self.low < self.end
     }
 
+    /// True for a step of the round that lacks its sum.
+    pub(super) fn awaits(&self, step: u32) -> bool {
+        step < self.end && !self.has(step)
+    }
+
     /// True when nothing is under way or about to be.
     pub(super) fn idle(&self) -> bool {
         self.in_flight + self.known == 0 && self.ready.is_empty()

@@ -23,10 +23,11 @@ use crate::table::RowConfig;
 /// A frame for the one slot of the lease.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Contribution { rank: usize, step: u32, exponent: i8 },
+    Contribution { rank: usize, step: u32, exponent: i8, ends: bool },
     Status { rank: usize, step: u32 },
     HandOver { rank: usize, step: u32 },
     Answer { step: u32 },
+    Refusal { step: u32 },
 }
 
 struct Windowed {
@@ -97,8 +98,11 @@ impl Windowed {
     fn frame(&self, event: Event) -> Vec<u8> {
         let sum_of_all = |header: Header, step| Header { chunk: ChunkIndex(step), ..header };
         match event {
-            Event::Contribution { rank, step, exponent } => {
-                let header = self.group[rank].header(Kind::Contrib, step);
+            Event::Contribution { rank, step, exponent, ends } => {
+                let mut header = self.group[rank].header(Kind::Contrib, step);
+                if ends {
+                    header.outcome = Outcome::LAST;
+                }
                 self.group[rank].frame(&Header { exponent, ..header }, &payload(1))
             }
             Event::Status { rank, step } => self.group[rank].status(step),
@@ -109,6 +113,12 @@ impl Windowed {
             }
             Event::Answer { step } => {
                 from_root(&sum_of_all(self.root.expect("a leaf"), step), &payload(7))
+            }
+            Event::Refusal { step } => {
+                let header = sum_of_all(self.root.expect("a leaf"), step);
+                let (kind, outcome) = (Kind::State, Outcome::MISMATCH);
+                let members = Members::EMPTY;
+                from_root(&Header { kind, outcome, members, ..header }, &[])
             }
         }
     }
@@ -131,6 +141,7 @@ impl World for Windowed {
                     bank.exponent(),
                     bank.completed_by(),
                     bank.has_data(),
+                    (bank.length(), bank.other_count(Members::EMPTY)),
                 )
             })
         )
@@ -143,6 +154,7 @@ impl World for Windowed {
             Event::Status { rank, step } => ("status", Some(rank), step),
             Event::HandOver { rank, step } => ("hand_over", Some(rank), step),
             Event::Answer { step } => ("answer", None, step),
+            Event::Refusal { step } => ("refusal", None, step),
         };
         if name == "hand_over" {
             let holds = lease.members[rank?].held.holds(step);
@@ -167,6 +179,8 @@ impl World for Windowed {
         let adds =
             (relation == "new" && bank.state() == State::Collecting) || relation == "claimable";
         let fills = is_contribution && adds && is_full;
+        let ends_elsewhere = matches!(event, Event::Contribution { ends, .. }
+            if relation == "new" && ends != (bank.length().outcome() == Outcome::LAST));
         let differs = matches!(event, Event::Contribution { exponent, .. }
             if relation == "new" && exponent != bank.exponent());
         let completed_it = bank.state() == State::Sent
@@ -175,7 +189,13 @@ impl World for Windowed {
             && matches!(name, "contribution" | "status");
         let is_virtual = is_current && bank.state() == State::Answered && !bank.has_data();
         let mut when = Vec::new();
-        if differs && bank.state() == State::Collecting {
+        if name == "refusal" && (relation, bank.state()) != ("current", State::Sent) {
+            // It changes nothing.
+            return None;
+        }
+        if ends_elsewhere && bank.state() == State::Collecting {
+            when.push("other_length");
+        } else if differs && bank.state() == State::Collecting {
             when.push("other_exponent");
         } else if fills {
             when.push("fills");
@@ -205,7 +225,8 @@ impl World for Windowed {
             Event::Contribution { step, .. }
             | Event::Status { step, .. }
             | Event::HandOver { step, .. }
-            | Event::Answer { step } => step,
+            | Event::Answer { step }
+            | Event::Refusal { step } => step,
         };
         let transitions: Vec<_> = transitions(&self.aggregator).collect();
         let drops: Vec<_> = drops(&self.aggregator).collect();
@@ -235,6 +256,7 @@ fn name_of(out: &Out, verdict: Verdict) -> String {
         (Kind::Answer, ..) => "kept_answer",
         (Kind::State, Outcome::Have, _) => "have",
         (Kind::State, Outcome::Stale, _) => "stale",
+        (Kind::State, Outcome::MISMATCH, _) => "mismatch",
         (Kind::Contrib, ..) => "sum_up",
         other => panic!("nothing in a slot sends {other:?}"),
     };
@@ -251,23 +273,27 @@ fn drops(aggregator: &Aggregator) -> impl Iterator<Item = (&'static str, u64)> {
     counts.into_iter().map(|(reason, count)| (DropReason::name(reason), count))
 }
 
-/// Contributions of one rank under two exponents, the rest under one; with hand-overs, and with the
-/// root's answers at a leaf.
+/// Contributions of one rank under two exponents and of two lengths, the rest under one; with
+/// hand-overs, and with the root's answers and refusals at a leaf.
 fn events(members: usize, hands_over: bool, is_leaf: bool) -> Vec<Event> {
     let mut events = Vec::new();
     for step in 0..STEPS {
         for rank in 0..members {
-            events.push(Event::Contribution { rank, step, exponent: 0 });
+            events.push(Event::Contribution { rank, step, exponent: 0, ends: false });
             events.push(Event::Status { rank, step });
             if hands_over {
                 events.push(Event::HandOver { rank, step });
             }
         }
         if members > 1 {
-            events.push(Event::Contribution { rank: 1, step, exponent: 1 });
+            events.push(Event::Contribution { rank: 1, step, exponent: 1, ends: false });
+        }
+        if members == 2 {
+            events.push(Event::Contribution { rank: 1, step, exponent: 0, ends: true });
         }
         if is_leaf {
             events.push(Event::Answer { step });
+            events.push(Event::Refusal { step });
         }
     }
     events

@@ -217,3 +217,18 @@ fn a_leaf_is_closed_when_all_members_of_its_root_are() {
     site.tree.deliver(close(&site.group[1]));
     assert_eq!(site.tree.last().header.members, Members(0b11));
 }
+
+#[test]
+fn members_of_a_leaf_are_told_that_another_member_of_its_root_differs() {
+    let mut site = Site::new();
+    for member in &site.group {
+        site.tree.deliver(member.last(0, 3, 4));
+    }
+    let told = read(&step(&mut site.tree.root, site.own.last(0, 2, 4)).unwrap()).header;
+    assert_eq!((told.outcome, told.count, told.members), (Outcome::MISMATCH, 3, Members(0b1)));
+    // The rank that completed the step has the leaf send up again.
+    site.tree.deliver(site.group[1].last(0, 3, 4));
+    site.tree.deliver(site.group[0].status(0));
+    let told = site.tree.last().header;
+    assert_eq!((told.outcome, told.count, told.members), (Outcome::MISMATCH, 2, Members(0b11)));
+}

@@ -19,7 +19,7 @@ mod sessions;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weft_wire::header::{Kind, Outcome};
+use weft_wire::header::{Header, Kind, Outcome};
 use weft_wire::hello::{Hello, Phase as Step, Reason};
 use weft_wire::{Cookie, Members, Nanos};
 
@@ -323,6 +323,80 @@ fn a_new_epoch_has_nobody_closed() {
     let waiting = next.join(&mut aggregator, None);
     assert_eq!(waiting.hello.unwrap().phase, Step::Waiting);
     absorb(&mut aggregator, group[0].contribution(0, 1));
+}
+
+#[test]
+fn a_step_of_vectors_that_differ_in_length_has_no_sum() {
+    let (mut aggregator, group, row) = open(3);
+    let [first, second, third] = [0, 1, 2].map(|rank| group[rank].rank.bit());
+    absorb(&mut aggregator, group[0].last(0, 3, 4));
+    let mut told = |frame| {
+        let header = send(&mut aggregator, frame).unwrap().header;
+        assert_eq!((header.kind, header.outcome), (Kind::State, Outcome::MISMATCH));
+        (header.count, header.members)
+    };
+    assert_eq!(told(group[1].last(0, 2, 4)), (3, first), "what the first means");
+    assert_eq!(told(group[0].status(0)), (2, first), "what the other means");
+    assert_eq!(told(group[2].last(0, 3, 4)), (2, first.union(third)), "one more agrees");
+    for frame in [group[1].last(0, 3, 4), group[1].status(0)] {
+        let (_, members) = told(frame);
+        assert!(members.contains(first) && members.contains(third));
+    }
+    assert!(told(group[0].contribution(0, 1)).1.contains(second), "it came with three");
+    let window = u32::from(row.window);
+    let stale = send(&mut aggregator, group[0].contribution(2 * window, 1)).unwrap();
+    assert_eq!(stale.header.outcome, Outcome::Stale, "the slot goes on no more");
+}
+
+#[test]
+fn only_a_vectors_end_has_padding_and_all_of_it() {
+    let (mut aggregator, group, _) = open(2);
+    for (count, padded_len, reason) in
+        [(3, 3, DropReason::Length), (3, 5, DropReason::Length), (5, 5, DropReason::ElementCount)]
+    {
+        let refused = send(&mut aggregator, group[0].last(0, count, padded_len));
+        assert_eq!(refused.unwrap_err(), reason);
+    }
+    let header = Header { count: 3, ..group[0].header(Kind::Contrib, 0) };
+    let frame = group[0].frame(&header, &payload(1));
+    assert_eq!(send(&mut aggregator, frame).unwrap_err(), DropReason::Length);
+    absorb(&mut aggregator, group[0].last(0, 3, 4));
+    let sum = send(&mut aggregator, group[1].last(0, 3, 4)).unwrap();
+    assert_eq!((sum.header.kind, sum.header.count, sum.values), (Kind::Answer, 4, vec![2; 4]));
+}
+
+#[test]
+fn a_member_that_waits_for_one_that_has_closed_is_told() {
+    let (mut aggregator, group, _) = open(2);
+    let close = |member: &Member| member.hello(Hello::new(Step::Close), &[]);
+    send(&mut aggregator, close(&group[1])).unwrap();
+    absorb(&mut aggregator, group[0].contribution(0, 1));
+    for frame in [group[0].contribution(0, 1), group[0].status(0), group[0].status(1)] {
+        let told = send(&mut aggregator, frame).unwrap().header;
+        assert_eq!((told.kind, told.outcome), (Kind::State, Outcome::LEFT));
+        assert_eq!(told.members, group[1].rank.bit());
+    }
+    send(&mut aggregator, close(&group[0])).unwrap();
+    let told = send(&mut aggregator, group[0].status(0)).unwrap().header;
+    assert_eq!(told.outcome, Outcome::Have, "all have closed");
+}
+
+#[test]
+fn a_member_that_waits_for_a_hand_over_is_not_told_of_its_holders_close() {
+    let row = row(0, 0, 2);
+    let mut aggregator = aggregator(config(vec![row.clone()]), 1);
+    let mut group: Vec<Member> = (0..2).map(|rank| Member::new(&row, rank, 9)).collect();
+    for _ in 0..2 {
+        for (member, held) in group.iter_mut().zip([0x80, 0]) {
+            member.session = 777;
+            member.join(&mut aggregator, Some((0, &[held])));
+        }
+    }
+    send(&mut aggregator, group[0].hello(Hello::new(Step::Close), &[])).unwrap();
+    let told = send(&mut aggregator, group[1].status(0)).unwrap().header;
+    assert_eq!(told.outcome, Outcome::Have, "rank 0 holds the sum of step 0");
+    let told = send(&mut aggregator, group[1].status(1)).unwrap().header;
+    assert_eq!(told.outcome, Outcome::LEFT);
 }
 
 #[test]

@@ -150,6 +150,13 @@ impl Member {
         self.frame(&self.header(Kind::Contrib, chunk), &payload(value))
     }
 
+    /// The last contribution of a vector, with `count` elements and padding.
+    pub(super) fn last(&self, chunk: u32, count: u16, padded_len: u16) -> Vec<u8> {
+        let header = self.header(Kind::Contrib, chunk);
+        let payload = 1_i32.to_be_bytes().repeat(usize::from(padded_len));
+        self.frame(&Header { outcome: Outcome::LAST, count, ..header }, &payload)
+    }
+
     pub(super) fn status(&self, chunk: u32) -> Vec<u8> {
         self.frame(&self.header(Kind::Status, chunk), &[])
     }

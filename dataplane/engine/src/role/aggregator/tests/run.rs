@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use weft_control::SumOrder;
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
-use weft_wire::header::{CRC_AT, ElementType, Flags, HEADER_LEN, Kind, Operation};
+use weft_wire::header::{CRC_AT, ElementType, Flags, HEADER_LEN, Kind, Operation, Outcome};
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase as Step};
 
 use super::super::Aggregator;
@@ -432,6 +432,15 @@ fn what_waits_is_added_before_anything_else_is_handled() {
     assert_eq!(runs_of(&mut aggregator, &group, &burst), [1, 2]);
     assert_eq!(aggregator.jobs().next().unwrap().1.duplicates, 1);
     assert_eq!(send(&mut aggregator, group[0].status(1)).unwrap().values, vec![3; 4]);
+}
+
+#[test]
+fn a_run_takes_no_contribution_of_another_length() {
+    let (mut aggregator, group, _) = open(3);
+    let mut lane = Lane::default();
+    lane.handle(&mut aggregator, Nanos(0), &group[0].contribution(0, 1));
+    let ((_, told), _) = lane.handle(&mut aggregator, Nanos(0), &group[1].last(0, 4, 4));
+    assert_eq!(read(&told).header.outcome, Outcome::MISMATCH);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a leaf sends to its root: the handshake, hand-overs, and sums again when asked.
 
-use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Packet};
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase as Step};
 use weft_wire::{ChunkIndex, GroupId, Nanos};
 
@@ -50,10 +50,15 @@ impl Aggregator {
         // A root closes a life, whatever epoch and cookie it names: a leaf has always named none.
         (body.epoch, body.cookie_up) = Default::default();
         let group = GroupId::new(upstream.row, 0);
-        let header = Header {
+        let mut header = Header {
             chunk: ChunkIndex(u32::from(self.lane)),
             ..plain_header(Kind::Hello, upstream.job, group, upstream.bit)
         };
+        // A leaf names no more than its members.
+        if body.phase == Step::Join && lease.members.iter().all(|member| member.names_lengths) {
+            (header.element_type, header.operation) = (lease.row.element_type, lease.row.operation);
+            header.outcome = Outcome::LAST;
+        }
         write_hello(&upstream.encap, &header, &body, held.bitmap(), frame)
     }
 
@@ -133,11 +138,14 @@ impl Aggregator {
             members: if kind == Kind::Answer { upstream.mask } else { upstream.bit },
             ..self.data_header(lease, kind, bank)
         };
+        if kind == Kind::Contrib {
+            (header.count, header.outcome) = (bank.length().count(), bank.length().outcome());
+        }
         if !in_place {
             header.flags = header.flags.union(Flags::RETRANSMIT);
         }
         let start = upstream.encap.header_len();
-        let datagram_len = HEADER_LEN + header.payload_len();
+        let datagram_len = HEADER_LEN + lease.payload_len;
         let datagram = frame.get_mut(start..start + datagram_len)?;
         if !in_place {
             lease.slots.store().emit(place, &mut datagram[HEADER_LEN..]);

@@ -98,7 +98,7 @@ impl Payload for Data {
         for (place, value) in out.chunks_exact_mut(4).zip(&self.values[start..]) {
             place.copy_from_slice(&value.to_be_bytes());
         }
-        ChunkMeta { exponent: self.exponent(chunk), clamped: self.clamped }
+        ChunkMeta { exponent: self.exponent(chunk), clamped: self.clamped, ..ChunkMeta::default() }
     }
 
     fn read_chunk(&mut self, chunk: u32, exponent: i8, flags: Flags, sum: &[u8]) {
