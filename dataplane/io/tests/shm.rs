@@ -370,9 +370,12 @@ fn greeting(version: u32, port: u16) -> [u8; 64] {
 #[test]
 fn a_box_answers_a_worker_of_another_version_and_one_that_makes_no_sense() {
     let (mut host, addr) = host();
-    for (message, status) in
-        [(greeting(1, 20_101), 1_u8), ([0xff; 64], 2), (greeting(3, 0), 2), (greeting(3, 20_102), 0)]
-    {
+    for (message, status) in [
+        (greeting(1, 20_101), 1_u8),
+        ([0xff; 64], 2),
+        (greeting(3, 0), 2),
+        (greeting(3, 20_102), 0),
+    ] {
         let mut stream = caller(addr);
         stream.write_all(&message).unwrap();
         host.rx_burst(later(), &mut Burst::new());
