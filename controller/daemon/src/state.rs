@@ -56,7 +56,11 @@ impl StateFile {
     }
 }
 
-fn parse(text: &str) -> Result<Saved, String> {
+/// Reads the text of a state file.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(text: &str) -> Result<Saved, String> {
     let mut text = text.trim_end().to_owned();
     if let Some(at) = text.rfind(CRC_MEMBER) {
         let content = text[..at].to_owned() + "}";

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use weft_controller_engine::{Saved, SavedReduce};
+use weft_controller_engine::SavedReduce;
 
 use super::plan::JOB;
 use super::step::{Begun, step};
@@ -42,7 +42,7 @@ impl Sight {
     /// What the controller has saved of the job; none while it has saved nothing.
     fn saved(&self) -> Option<SavedReduce> {
         let text = fs::read_to_string(&self.state).ok()?;
-        let mut saved: Saved = serde_json::from_str(&text).ok()?;
+        let mut saved = weft_controller::state::parse(&text).ok()?;
         saved.reduces.remove(JOB)
     }
 
