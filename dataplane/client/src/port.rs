@@ -123,12 +123,14 @@ fn udp_config(config: &Config) -> UdpConfig {
 }
 
 fn shm_config(config: &Config) -> ShmConfig {
+    let own = ShmConfig::new(config.local, config.aggregator);
     ShmConfig {
+        timeout: own.timeout.min(config.connect_timeout),
         lanes: usize::from(config.lanes),
         mtu: usize::from(config.mtu),
         frame_count: config.frame_count,
         rows: config.rows().collect(),
-        ..ShmConfig::new(config.local, config.aggregator)
+        ..own
     }
 }
 

@@ -2,10 +2,10 @@
 //! way while both are awake.
 //!
 //! A box puts [`ShmHost`] around its port and so serves both at once; a worker opens a [`ShmPort`].
-//! They meet at a Unix socket whose name is made of the box's address. The box makes the memory,
-//! two rings of frames, one in each direction, and hands it over with two eventfds by which either
-//! wakes the other, and with memory that all workers read: what goes to a multicast address that a
-//! worker hears is written there once. The frames are those that a wire would show, so engines,
+//! They meet at a Unix socket ([`rendezvous`]) in a folder of the box's user, named by the box's
+//! address. The box makes the memory, two rings of frames, one in each direction, and hands it over
+//! with a bell in each direction, by which either wakes the other, and with memory that all workers
+//! read: what goes to a multicast address that a worker hears is written there once. The frames are those that a wire would show, so engines,
 //! traces and fault ports see no difference, and a member keeps its configured address: it is bound
 //! to the connection, and a frame that names another source is refused.
 //!
@@ -21,10 +21,11 @@
 //!
 //! Invariants: memory of the other process is copied out before it is looked at, its lengths and
 //! indices are read once and checked against private ones; a region's size is sealed; nothing is
-//! allocated but where a connection begins. Both ends run as one user, or as root: whoever may open
-//! the rendezvous could as well write into this process.
+//! allocated but where a connection begins; no lane makes a system call that waits for what
+//! another process does with an object of both. A worker takes memory from its own user's box or
+//! from root's, a box lets in its own user, root, and users that it is given.
 //!
-//! Source: unix(7) on abstract names, SCM_RIGHTS and SO_PEERCRED; memfd_create(2); eventfd(2).
+//! Source: unix(7) on SCM_RIGHTS and SO_PEERCRED; memfd_create(2); eventfd(2); epoll(7).
 
 mod cast;
 mod connection;
@@ -42,6 +43,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use self::door::{rendezvous, user_id};
 pub use self::hello::Refusal;
 pub use self::host::ShmHost;
 pub use self::lanes::ShmLanes;
@@ -49,6 +51,12 @@ pub use self::worker::{ShmConfig, ShmPort};
 
 /// Most workers of one box over shared memory: the members of a row.
 pub const LINKS_MAX: usize = 64;
+/// Callers that have not greeted.
+const WAITING_MAX: usize = 16;
+/// Most sockets of others that a box holds: workers, callers, and where they come.
+const GUESTS_MAX: usize = LINKS_MAX + WAITING_MAX + 1;
+/// Sockets that wait to be closed; with as many, a box lets in no further worker.
+const CLOSING_MAX: usize = 64;
 /// How often a box looks for workers that come.
 pub const LOOK_NS: u64 = 2_000_000;
 
@@ -64,16 +72,14 @@ pub enum ShmError {
         /// The box's address.
         addr: SocketAddr,
     },
-    /// Another user waits for workers there.
+    /// The box there is not for this user, or is neither root's nor this user's.
     #[error(
-        "the rendezvous of {addr} belongs to user {uid}, neither this one nor root: run worker and \
-         box as one user, or use udp"
+        "the rendezvous of {addr} is not for this user: run worker and box as one user, or the box \
+         as root with this user in `port.shm_users`, or use udp"
     )]
     Owner {
         /// The box's address.
         addr: SocketAddr,
-        /// Whose the rendezvous is.
-        uid: u32,
     },
     /// The box speaks another version.
     #[error(
@@ -113,8 +119,8 @@ pub enum ShmError {
     },
     /// Another box has this address.
     #[error(
-        "somebody holds the rendezvous of {addr}, another box of this host most likely: stop whom \
-         `ss -xlp | grep weft/shm/{addr}` names, or choose another port"
+        "another box of this host holds the rendezvous of {addr}: stop what `ss -xlp | grep \
+         @{addr}` names, or choose another port"
     )]
     Taken {
         /// The box's address.
@@ -154,6 +160,7 @@ struct Counters {
     ring_full: AtomicU64,
     bad_length: AtomicU64,
     bad_source: AtomicU64,
+    held_up: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
 }
 
@@ -181,7 +188,9 @@ impl ShmCounts {
         /// Frames refused for their length.
         bad_length,
         /// Frames refused because they named another source than their worker.
-        bad_source
+        bad_source,
+        /// Looks that let in no caller, because sockets of earlier ones could not be closed.
+        held_up
     }
 
     /// Workers that were not let in for this reason.

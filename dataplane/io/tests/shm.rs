@@ -5,14 +5,16 @@ mod common;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::shm::{Host, LONG, clock, host, host_at, join, local, receive_until, send};
 use common::{contribution, datagram, encap};
-use weft_io::shm::{Refusal, ShmConfig, ShmError, ShmHost, ShmPort};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use weft_io::shm::{self, Refusal, ShmConfig, ShmError, ShmHost, ShmPort};
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Frame, Port};
 use weft_wire::Nanos;
@@ -341,15 +343,18 @@ fn a_box_that_never_answers_is_no_hang() {
     assert!(matches!(error, ShmError::Silent { .. }), "{error:?}");
 }
 
+fn path(addr: SocketAddr) -> PathBuf {
+    shm::rendezvous(addr).expect("a folder of this user")
+}
+
 /// Listens where a box at `addr` would.
 fn rendezvous(addr: SocketAddr) -> UnixListener {
-    let name = UnixAddr::from_abstract_name(format!("weft/shm/{addr}")).unwrap();
-    UnixListener::bind_addr(&name).expect("nobody else is there")
+    let _ = std::fs::remove_file(path(addr));
+    UnixListener::bind(path(addr)).expect("nobody else is there")
 }
 
 fn caller(addr: SocketAddr) -> UnixStream {
-    let name = UnixAddr::from_abstract_name(format!("weft/shm/{addr}")).unwrap();
-    UnixStream::connect_addr(&name).expect("a box is there")
+    UnixStream::connect(path(addr)).expect("a box is there")
 }
 
 /// A greeting, by hand.
@@ -367,16 +372,19 @@ fn greeting(version: u32, port: u16) -> [u8; 64] {
 #[test]
 fn a_box_answers_a_worker_of_another_version_and_one_that_makes_no_sense() {
     let (mut host, addr) = host();
-    for (message, status) in
-        [(greeting(1, 20_101), 1_u8), ([0xff; 64], 2), (greeting(2, 0), 2), (greeting(2, 7), 0)]
-    {
+    for (message, status) in [
+        (greeting(1, 20_101), 1_u8),
+        ([0xff; 64], 2),
+        (greeting(3, 0), 2),
+        (greeting(3, 20_102), 0),
+    ] {
         let mut stream = caller(addr);
         stream.write_all(&message).unwrap();
         host.rx_burst(later(), &mut Burst::new());
         let mut answer = [0; 64];
         stream.read_exact(&mut answer).expect("an answer");
         assert_eq!(answer[12], status);
-        assert_eq!(answer[8..12], [2, 0, 0, 0], "it says its version");
+        assert_eq!(answer[8..12], [3, 0, 0, 0], "it says its version");
     }
     let mut cut = caller(addr);
     cut.write_all(&[0; 63]).unwrap();
@@ -398,7 +406,7 @@ fn callers_that_say_nothing_keep_nobody_out() {
     let (mut host, addr) = host();
     let silent: Vec<_> = (0..200).map(|_| caller(addr)).collect();
     let mut stream = caller(addr);
-    stream.write_all(&greeting(2, 20_111)).unwrap();
+    stream.write_all(&greeting(3, 20_111)).unwrap();
     // A tenth of a second; a box has the patience of one with somebody who comes alone.
     for _ in 0..30 {
         host.rx_burst(later(), &mut Burst::new());
@@ -410,34 +418,50 @@ fn callers_that_say_nothing_keep_nobody_out() {
     drop(silent);
 }
 
-/// A program of another user holds connections and says nothing.
-#[test]
-fn callers_of_another_user_are_shown_out_at_once() {
-    const NOBODY: &str = "65534";
+/// A program of another user at the rendezvous: how many of its hundred calls came through, and
+/// whether it could put a name there. It holds them for as long as the process lives.
+fn stranger(uid: &str, addr: SocketAddr) -> (Child, String) {
     const SCRIPT: &str = "import socket, sys, time\n\
-        calls = [socket.socket(socket.AF_UNIX) for _ in range(100)]\n\
-        for call in calls: call.connect(chr(0) + sys.argv[1])\n\
-        print(flush=True)\n\
+        made, calls = 0, [socket.socket(socket.AF_UNIX) for _ in range(101)]\n\
+        for call in calls[1:]:\n  \
+          try: call.connect(sys.argv[1]); made += 1\n  \
+          except PermissionError: pass\n\
+        try: calls[0].bind(sys.argv[1] + '1'); made = 'bound'\n\
+        except PermissionError: pass\n\
+        print(made, flush=True)\n\
         time.sleep(60)\n";
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIPPED: needs root, to be another user");
-        return;
-    }
-    let (mut host, addr) = host();
     let mut other = Command::new("setpriv")
-        .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "/usr/bin/python3", "-c"])
+        .args(["--reuid", uid, "--regid", uid, "--clear-groups", "/usr/bin/python3", "-c"])
         .arg(SCRIPT)
-        .arg(format!("weft/shm/{addr}"))
+        .arg(path(addr))
         .stdout(Stdio::piped())
         .spawn()
         .expect("util-linux and python3 are installed");
     let mut line = String::new();
     BufReader::new(other.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let joined = join(&mut host, &ShmConfig::new(local(20_112), addr));
-    other.kill().unwrap();
-    other.wait().unwrap();
-    joined.expect("a place");
-    assert_eq!(host.counts().refused(Refusal::Owner), 100);
+    (other, line.trim().to_owned())
+}
+
+#[test]
+fn programs_of_another_user_cannot_call_nor_hold_a_name_and_named_users_can_call() {
+    const NOBODY: u32 = 65_534;
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: needs root, to be another user");
+        return;
+    }
+    for (users, calls, refused) in
+        [(&[][..], "0", 0), (&[1][..], "100", 100), (&[NOBODY][..], "100", 0)]
+    {
+        let udp = UdpPort::open(&UdpConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        let addr = udp.local_addr();
+        let mut host = ShmHost::open_for(udp, addr, users).expect("nobody else is there");
+        let (mut other, made) = stranger("65534", addr);
+        let joined = join(&mut host, &ShmConfig::new(local(20_112), addr));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        joined.expect("a place");
+        assert_eq!((made.as_str(), host.counts().refused(Refusal::Owner)), (calls, refused));
+    }
 }
 
 #[test]
@@ -456,12 +480,178 @@ fn a_worker_names_what_is_wrong_with_a_box() {
     assert!(text.contains("version 9") && text.contains("one release"), "{text}");
     let text = answer([0; 64]);
     assert!(text.contains("makes no sense"), "{text}");
-    let mut welcome = greeting(2, 0);
+    let mut welcome = greeting(3, 0);
     welcome[12..].fill(0);
     welcome[16..20].copy_from_slice(&1514_u32.to_le_bytes());
     welcome[20..24].copy_from_slice(&256_u32.to_le_bytes());
     let text = answer(welcome);
     assert!(text.contains("without its descriptors"), "{text}");
+}
+
+/// A hostile program of this user at the rendezvous of `addr`, killed when dropped; it has done its
+/// worst when this returns its line of output.
+fn hostile(host: &mut Host, addr: SocketAddr, port: u16, script: &str) -> (Peer, String) {
+    const CALL: &str = "import fcntl, os, socket, struct, sys, time\n\
+        hello = b'weft-shm' + struct.pack('<IHH10x', 3, 1, int(sys.argv[2]))\n\
+        hello += bytes([255, 255, 127, 0, 0, 1]) + struct.pack('<I28x', 1500)\n\
+        call = socket.socket(socket.AF_UNIX)\n\
+        call.connect(sys.argv[1])\n";
+    let mut child = Command::new("/usr/bin/python3")
+        .args(["-c", &format!("{CALL}{script}time.sleep(60)\n")])
+        .args([path(addr).into_os_string(), port.to_string().into()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 is installed");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
+    let peer = Peer(child);
+    let reading = std::thread::spawn(move || {
+        let mut line = String::new();
+        lines.read_line(&mut line).map(|_| line.trim().to_owned())
+    });
+    let begun = Instant::now();
+    while !reading.is_finished() {
+        host.rx_burst(clock(), &mut Burst::new());
+        host.wait(1_000_000);
+        assert!(begun.elapsed() < LONG, "the box is held");
+    }
+    (peer, reading.join().unwrap().expect("a line"))
+}
+
+/// Closing such a socket waits for what it has not sent, as long as its first owner likes.
+#[test]
+fn sockets_that_linger_and_are_passed_hold_no_box() {
+    const SCRIPT: &str = "server = socket.create_server(('127.0.0.1', 0))\n\
+        slow = socket.create_connection(server.getsockname())\n\
+        slow.setblocking(False)\n\
+        try:\n  \
+          while True: slow.send(bytes(65536))\n\
+        except BlockingIOError: pass\n\
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 30))\n\
+        def give(what):\n  \
+          try: socket.send_fds(call, [what], [slow.fileno()]); return 'passed'\n  \
+          except PermissionError: call.send(what); return 'refused'\n\
+        if sys.argv[2] == '20161': said = give(hello)\n\
+        else: call.send(hello); call.recv(64); said = give(b'more')\n\
+        if said == 'passed': slow.close()\n\
+        print(said, flush=True)\n";
+    let (mut host, addr) = host();
+    for (port, is_let_in) in [(20_161, false), (20_162, true)] {
+        let (peer, said) = hostile(&mut host, addr, port, SCRIPT);
+        drop(peer);
+        // The program has ended, and other workers come in meanwhile.
+        let begun = Instant::now();
+        while host.counts().links() > 0 {
+            host.rx_burst(clock(), &mut Burst::new());
+            assert!(begun.elapsed() < LONG, "the box is held");
+        }
+        join(&mut host, &ShmConfig::new(local(port), addr)).expect("its address is free");
+        let refused = host.counts().refused(Refusal::Rights);
+        assert_eq!(refused, u64::from(said == "passed"), "{said}, then let in: {is_let_in}");
+    }
+}
+
+/// All holders of an eventfd share its flags and its counter.
+#[test]
+fn a_bell_that_a_worker_has_spoilt_holds_neither_the_box_nor_other_workers() {
+    const SCRIPT: &str = "call.send(hello)\n\
+        welcome, fds, _, _ = socket.recv_fds(call, 64, 8)\n\
+        for fd in fds[2:]:\n  \
+          fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)\n  \
+          try: os.write(fd, struct.pack('=Q', 2**64 - 2))\n  \
+          except OSError: pass\n\
+        frame_len, slots = struct.unpack('<II', welcome[16:24])\n\
+        slot_words = (1 + (frame_len + 7) // 8 + 7) // 8 * 8\n\
+        asleep = 512 + 48 + slots * slot_words + 32\n\
+        os.pwrite(fds[0], struct.pack('=Q', 1), 8 * asleep)\n\
+        print('spoilt', flush=True)\n";
+    let (mut host, addr) = host();
+    let near = local(20_171);
+    let mut worker = join(&mut host, &ShmConfig::new(near, addr)).expect("it is let in");
+    let (_peer, said) = hostile(&mut host, addr, 20_172, SCRIPT);
+    assert_eq!((said.as_str(), host.counts().links()), ("spoilt", 2));
+    let (done, is_done) = std::sync::mpsc::channel();
+    let talking = std::thread::spawn(move || {
+        // Its memory shows a sleeper, so the box rings; and the box sleeps, so the worker rings.
+        send(&mut host, addr, local(20_172), &contribution(1, 1));
+        host.wait(0);
+        let sending = std::thread::spawn(move || {
+            for _ in 0..20 {
+                std::thread::sleep(Duration::from_millis(2));
+                send(&mut worker, near, addr, &contribution(1, 1));
+            }
+        });
+        let mut seen = 0;
+        receive_until(&mut host, |_, rx| {
+            seen += rx.len();
+            seen == 20
+        });
+        sending.join().unwrap();
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(2 * LONG).expect("a lane or a worker is held");
+    talking.join().unwrap();
+}
+
+#[test]
+fn the_address_of_a_living_member_over_udp_cannot_be_claimed() {
+    let (mut host, addr) = host();
+    let mut member = UdpPort::open(&UdpConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let own = member.local_addr();
+    for lanes in [1, 2] {
+        // Also as one of several lanes.
+        let first = local(own.port() + 1 - u16::try_from(lanes).unwrap());
+        let config = ShmConfig { lanes, ..ShmConfig::new(first, addr) };
+        let error = join(&mut host, &config).expect_err("somebody has it");
+        assert!(matches!(error, ShmError::Refused { refusal: Refusal::InUse, .. }), "{error}");
+    }
+    send(&mut host, addr, own, &contribution(1, 1));
+    receive_until(&mut member, |_, rx| rx.len() == 1);
+}
+
+#[test]
+fn a_box_whose_callers_queue_up_is_no_hang() {
+    let addr = local(20_181);
+    let deaf = rendezvous(addr);
+    nix::sys::socket::listen(&deaf, nix::sys::socket::Backlog::new(1).unwrap()).unwrap();
+    let open = move |timeout| {
+        let config = ShmConfig { timeout, ..ShmConfig::new(local(20_182), addr) };
+        ShmPort::open(&config)
+    };
+    let (done, is_done) = std::sync::mpsc::channel();
+    let calling = std::thread::spawn(move || {
+        let callers: Vec<_> = (0..8).map(|_| open(Duration::from_millis(20))).collect();
+        done.send((callers, ShmPort::is_offered(addr))).unwrap();
+    });
+    let (callers, is_offered) = is_done.recv_timeout(LONG).expect("a call waits without end");
+    assert!(callers.iter().all(|it| matches!(it, Err(ShmError::Silent { .. }))), "{callers:?}");
+    assert!(is_offered);
+    calling.join().unwrap();
+}
+
+#[test]
+fn descriptors_that_a_box_has_not_announced_are_closed() {
+    let addr = local(20_191);
+    let listener = rendezvous(addr);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let held = || {
+        let fds = std::fs::read_dir("/proc/self/fd").unwrap();
+        let names = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        names.filter(|name| name == file.path()).count()
+    };
+    for count in [1, 5, 6, 60] {
+        let opening =
+            std::thread::spawn(move || ShmPort::open(&ShmConfig::new(local(20_192), addr)));
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 64]).unwrap();
+        let fds = vec![file.as_raw_fd(); count];
+        let rights = [ControlMessage::ScmRights(&fds)];
+        let message = greeting(3, 0);
+        let answer = [std::io::IoSlice::new(&message)];
+        sendmsg::<()>(stream.as_raw_fd(), &answer, &rights, MsgFlags::empty(), None).unwrap();
+        opening.join().unwrap().expect_err("no welcome");
+        drop(stream);
+        assert_eq!(held(), 1, "after {count}");
+    }
 }
 
 /// A process at one end, killed when dropped.

@@ -1,7 +1,7 @@
 //! Shared memory beside a node's ports: opened if the configuration asks for it.
 
 use weft_io::Port;
-use weft_io::shm::ShmHost;
+use weft_io::shm::{ShmHost, user_id};
 
 use crate::error::NodeError;
 use crate::node::Node;
@@ -32,7 +32,13 @@ impl Node<'_> {
         let mut addr = self.settings.table.local.addr;
         addr.set_port(addr.port() + lane);
         // Trains of push jobs go by when their frames arrived, which recycling forgets.
-        Ok(ShmHost::open(port, addr)?
+        let users = self.settings.config.port.shm_users.iter().map(|name| {
+            user_id(name).ok_or_else(|| {
+                let problem = "port.shm_users: this host has no user";
+                NodeError::Environment(format!("{problem} `{name}`; correct it, or remove it"))
+            })
+        });
+        Ok(ShmHost::open_for(port, addr, &users.collect::<Result<Vec<_>, _>>()?)?
             .with_multicast(self.settings.config.port.multicast)
             .recycling(self.settings.config.push.is_empty()))
     }

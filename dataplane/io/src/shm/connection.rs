@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::epoll::Epoll;
 use nix::sys::time::TimeSpec;
 use weft_wire::frame::ETHERNET_LEN;
 
@@ -20,6 +21,7 @@ use super::region::Region;
 use super::ring::{Direction, Geometry, HEADER_WORDS, Putter, Taker};
 use super::worker::ShmConfig;
 use crate::udp::SOCKETS_MAX;
+use crate::wake;
 
 /// A connection with its memory.
 #[derive(Debug)]
@@ -31,9 +33,9 @@ pub(super) struct Shared {
     /// Where the multicast addresses of the box's rows begin.
     pub(super) base: IpAddr,
     /// Wakes the box.
-    pub(super) box_event: OwnedFd,
-    /// Wakes this worker.
-    own_event: OwnedFd,
+    pub(super) bell: OwnedFd,
+    /// Notes when the box wakes this worker.
+    heard: Epoll,
     /// The box has ended; what it sent before is still taken.
     pub(super) is_over: bool,
 }
@@ -47,10 +49,10 @@ impl Shared {
     /// Takes note of what has ended a sleep.
     fn note_woken(&mut self, is_rung: bool, is_said: bool) {
         if is_rung {
-            door::forget(&self.own_event);
+            wake::forget(&self.heard);
         }
         // The box has nothing to say any more: whatever it says is an end.
-        self.is_over = is_said && !matches!(door::hear(&self.stream), Heard::Nothing);
+        self.is_over = is_said && door::has_spoken(&self.stream);
     }
 }
 
@@ -75,15 +77,12 @@ pub(super) fn wait_for_any(all: &mut [&mut Shared], timeout: Duration) {
 pub(super) fn call(config: &ShmConfig) -> Result<UnixStream, ShmError> {
     let addr = config.target;
     let failed = |attempt| move |source| ShmError::System { addr, attempt, source };
-    // Refused: nobody listens at such a name. A full queue of callers is a box that is silent.
-    let stream = door::call(&hello::rendezvous(addr)).map_err(|error| match error.kind() {
+    // A full queue of callers is a box that is silent.
+    let stream = door::call(addr).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => ShmError::Silent { addr },
+        std::io::ErrorKind::PermissionDenied => ShmError::Owner { addr },
         _ => ShmError::NoBox { addr },
     })?;
-    let uid = door::peer_uid(&stream).map_err(failed("ask whose the box is"))?;
-    if !door::is_trusted(uid) {
-        return Err(ShmError::Owner { addr, uid });
-    }
     door::say(&stream, &config.hello(), &[]).map_err(failed("greet the box"))?;
     Ok(stream)
 }
@@ -92,11 +91,12 @@ pub(super) fn call(config: &ShmConfig) -> Result<UnixStream, ShmError> {
 pub(super) fn hear(config: &ShmConfig, stream: &UnixStream) -> Option<Result<Welcome, ShmError>> {
     let (addr, local) = (config.target, config.local);
     let unusable = |problem: &str| ShmError::Memory { addr, problem: problem.to_owned() };
-    let (message, fds) = match door::hear(stream) {
+    let (heard, fds) = door::hear_answer(stream);
+    let message = match heard {
         Heard::Nothing => return None,
-        Heard::Message(message, fds) => (message, fds),
+        Heard::Message(message) => message,
         Heard::End => return Some(Err(ShmError::Silent { addr })),
-        Heard::Nonsense => return Some(Err(unusable("its answer makes no sense"))),
+        Heard::Nonsense | Heard::Rights => return Some(Err(unusable("its answer makes no sense"))),
     };
     Some(match Answer::parse(&message) {
         Answer::Welcome(geometry, base) => <[OwnedFd; DESCRIPTORS]>::try_from(fds)
@@ -118,7 +118,7 @@ pub(super) struct Welcome {
 
 /// Of each, whether it was rung, and whether its box had something to say.
 fn woken(all: &[&mut Shared], timeout: Duration) -> ArrayVec<bool, { 2 * SOCKETS_MAX }> {
-    let fds = all.iter().flat_map(|it| [it.own_event.as_fd(), it.stream.as_fd()]);
+    let fds = all.iter().flat_map(|it| [it.heard.0.as_fd(), it.stream.as_fd()]);
     let fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     let mut fds: ArrayVec<PollFd<'_>, { 2 * SOCKETS_MAX }> = fds.collect();
     poll_for(&mut fds, timeout);
@@ -131,7 +131,7 @@ pub(super) fn join(
     stream: UnixStream,
     welcome: Welcome,
 ) -> Result<Shared, ShmError> {
-    let Welcome { geometry, base, fds: [memory, casts, box_event, own_event] } = welcome;
+    let Welcome { geometry, base, fds: [memory, casts, bell, heard] } = welcome;
     let addr = config.target;
     let unusable = |problem: String| ShmError::Memory { addr, problem };
     let region = Region::map(memory.as_fd(), geometry.region_bytes())
@@ -153,8 +153,8 @@ pub(super) fn join(
         down: Taker::new(region, geometry, Direction::Down).with_casts(casts),
         frame_len_max: geometry.frame_len_max,
         base,
-        box_event,
-        own_event,
+        bell,
+        heard: Epoll(heard),
         is_over: false,
     })
 }

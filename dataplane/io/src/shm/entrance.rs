@@ -1,31 +1,36 @@
 //! Where workers come to a box: who is let in, and with which memory.
 
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use nix::sys::eventfd::EventFd;
 use weft_wire::Nanos;
 use weft_wire::frame::multicast::{group_of, memory_base};
 use weft_wire::frame::{ETHERNET_LEN, UdpAddr};
 
 use super::cast::CastWriter;
-use super::door::{self, Heard};
+use super::door::{self, Closer, Heard, Minded};
 use super::hello::{self, Answer, Hello, ROWS_MAX, Refusal};
 use super::region::Region;
 use super::ring::{Direction, Geometry, Putter, Taker};
-use super::{LINKS_MAX, ShmCounts, ShmError, count};
-use crate::wake::Waker;
+use super::{LINKS_MAX, ShmCounts, ShmError, WAITING_MAX, count};
+use crate::wake::{self, Bell, Waker};
 
 /// A worker that was let in.
 #[derive(Debug)]
 pub(super) struct Link {
-    stream: UnixStream,
+    stream: Minded<UnixStream>,
     pub(super) up: Taker,
     pub(super) down: Putter,
     /// Wakes the worker.
-    event: OwnedFd,
+    event: EventFd,
+    /// By which it wakes the box.
+    _bell: Bell,
     /// It sleeps, and there is something for it.
     is_owed: bool,
     bursts_owed: u32,
@@ -64,14 +69,14 @@ impl Link {
     /// Wakes the worker if it is to be.
     pub(super) fn wake(&mut self) {
         if self.is_owed {
-            door::ring(&self.event);
+            wake::ring(self.event.as_fd());
         }
         (self.is_owed, self.bursts_owed) = (false, 0);
     }
 
     /// True when the worker's process has ended, or it has left. It has nothing to say.
     pub(super) fn is_over(&self) -> bool {
-        !matches!(door::hear(&self.stream), Heard::Nothing)
+        door::has_spoken(&self.stream)
     }
 
     fn overlaps(&self, hello: &Hello) -> bool {
@@ -85,7 +90,7 @@ impl Link {
 /// Somebody who has come.
 #[derive(Debug)]
 struct Caller {
-    stream: UnixStream,
+    stream: Minded<UnixStream>,
     since: Nanos,
     /// It had nothing to say when it was first asked.
     was_silent: bool,
@@ -94,7 +99,11 @@ struct Caller {
 /// The rendezvous of a box.
 #[derive(Debug)]
 pub(super) struct Entrance {
-    listener: UnixListener,
+    listener: Minded<UnixListener>,
+    path: PathBuf,
+    /// Users beside this one and root.
+    users: Vec<u32>,
+    closer: Closer,
     /// Who has come and said nothing yet.
     waiting: ArrayVec<Caller, WAITING_MAX>,
     /// Of every worker's rings.
@@ -107,7 +116,7 @@ pub(super) struct Entrance {
     /// By which workers read what is for all.
     casts: OwnedFd,
     /// Wakes the box.
-    box_event: OwnedFd,
+    waker: Waker,
     counts: ShmCounts,
 }
 
@@ -116,24 +125,39 @@ impl Entrance {
     pub(super) fn open(
         addr: SocketAddr,
         mtu: usize,
-        waker: &Waker,
+        users: &[u32],
+        waker: Waker,
         counts: ShmCounts,
     ) -> Result<(Self, CastWriter), ShmError> {
         let failed = |attempt| move |source| ShmError::System { addr, attempt, source };
-        let listener = door::listen(&hello::rendezvous(addr)).map_err(|source| {
-            if source.kind() == std::io::ErrorKind::AddrInUse {
+        let path = door::rendezvous(addr).map_err(failed("make a folder for the rendezvous"))?;
+        let closer = Closer::start().map_err(failed("start a thread"))?;
+        let listener = door::listen(&path, !users.is_empty()).map_err(|source| {
+            if source.kind() == ErrorKind::AddrInUse {
                 return ShmError::Taken { addr };
             }
             failed("open the rendezvous")(source)
         })?;
-        let box_event = waker.share().map_err(failed("copy an eventfd"))?;
+        let (listener, users) = (closer.mind(listener), users.to_vec());
         let geometry = Geometry::of(mtu + ETHERNET_LEN);
         let casts = CastWriter::create(geometry);
         let (writer, casts) = casts.map_err(failed("take memory for all workers"))?;
         let (waiting, base) = (ArrayVec::new(), memory_base(addr.ip()));
         let udp_port = addr.port();
-        let entrance =
-            Self { listener, waiting, geometry, mtu, udp_port, base, casts, box_event, counts };
+        let entrance = Self {
+            listener,
+            path,
+            users,
+            closer,
+            waiting,
+            geometry,
+            mtu,
+            udp_port,
+            base,
+            casts,
+            waker,
+            counts,
+        };
         Ok((entrance, writer))
     }
 
@@ -141,10 +165,15 @@ impl Entrance {
     /// for another at its address.
     pub(super) fn look(&mut self, now: Nanos, links: &mut Vec<Link>) {
         for _ in 0..CALLERS_PER_LOOK {
+            if self.closer.is_full() {
+                count(&self.counts.0.held_up);
+                break;
+            }
             if !self.make_room() {
                 break;
             }
             let Ok((stream, _)) = self.listener.accept() else { break };
+            let stream = self.closer.mind(stream);
             self.waiting.push(Caller { stream, since: now, was_silent: false });
             // Another user's program is not waited for.
             if !self.is_trusted(self.waiting.len() - 1) {
@@ -159,7 +188,8 @@ impl Entrance {
                 }
                 Heard::Nothing | Heard::End => drop(self.waiting.swap_remove(index)),
                 Heard::Nonsense => self.refuse(index, Refusal::Malformed),
-                Heard::Message(message, _) => {
+                Heard::Rights => self.refuse(index, Refusal::Rights),
+                Heard::Message(message) => {
                     match Hello::parse(&message).and_then(|hello| self.admit(index, &hello, links))
                     {
                         Ok(link) => links.push(link),
@@ -183,7 +213,8 @@ impl Entrance {
     }
 
     fn is_trusted(&self, index: usize) -> bool {
-        door::peer_uid(&self.waiting[index].stream).is_ok_and(door::is_trusted)
+        let uid = door::peer_uid(&self.waiting[index].stream);
+        uid.is_ok_and(|uid| door::is_trusted(uid, &self.users))
     }
 
     fn admit(
@@ -193,10 +224,6 @@ impl Entrance {
         links: &mut Vec<Link>,
     ) -> Result<Link, Refusal> {
         let stream = &self.waiting[index].stream;
-        // Only addresses of this host can be bound to.
-        if UdpSocket::bind((hello.local.ip(), 0)).is_err() {
-            return Err(Refusal::NotHere);
-        }
         if usize::try_from(hello.mtu).map_or(true, |mtu| mtu > self.mtu) {
             return Err(Refusal::Mtu);
         }
@@ -207,18 +234,21 @@ impl Entrance {
             links.swap_remove(at);
             count(&self.counts.0.ended);
         }
+        prove_free(hello)?;
         if links.len() >= LINKS_MAX {
             return Err(Refusal::Full);
         }
-        let memory = || -> std::io::Result<(Region, OwnedFd, OwnedFd)> {
+        let memory = || -> io::Result<(Region, Bell, EventFd)> {
             let (region, fd) = Region::create(self.geometry.region_bytes())?;
             hello::write_header(region.words(), self.geometry, door::own_uid());
-            let event = door::event()?;
+            let bell = self.waker.share()?;
+            let (event, heard) = wake::bell()?;
             let welcome = Answer::Welcome(self.geometry, self.base).emit();
-            door::say(stream, &welcome, &[&fd, &self.casts, &self.box_event, &event])?;
-            Ok((region, fd, event))
+            let fds = [fd.as_fd(), self.casts.as_fd(), bell.as_fd(), heard.0.as_fd()];
+            door::say(stream, &welcome, &fds.map(|fd| fd.as_raw_fd()))?;
+            Ok((region, bell, event))
         };
-        let (region, _, event) = memory().map_err(|_| Refusal::Memory)?;
+        let (region, bell, event) = memory().map_err(|_| Refusal::Memory)?;
         let region = Arc::new(region);
         let groups = hello.rows.iter().filter_map(|row| group_of(self.base, *row));
         let hears = groups.map(|group| SocketAddr::new(group, self.udp_port).into()).collect();
@@ -229,6 +259,7 @@ impl Entrance {
             up: Taker::new(Arc::clone(&region), self.geometry, Direction::Up),
             down: Putter::new(region, self.geometry, Direction::Down),
             event,
+            _bell: bell,
             is_owed: false,
             bursts_owed: 0,
             local: hello.local.into(),
@@ -245,11 +276,28 @@ impl Entrance {
     }
 }
 
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Only addresses of this host can be bound to, and only those that no other process has.
+fn prove_free(hello: &Hello) -> Result<(), Refusal> {
+    for lane in 0..hello.lanes {
+        let addr = (hello.local.ip(), hello.local.port() + lane);
+        UdpSocket::bind(addr).map_err(|error| match error.raw_os_error() {
+            Some(libc::EADDRINUSE) => Refusal::InUse,
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Refusal::Memory,
+            _ => Refusal::NotHere,
+        })?;
+    }
+    Ok(())
+}
+
 /// Bursts with something for a sleeping worker after which it is woken, also where the box has not
 /// become idle meanwhile.
 const BURSTS_OWED_MAX: u32 = 4;
-/// Workers that have come and not said who they are.
-const WAITING_MAX: usize = 16;
 /// Callers that are let into the room at one look: so many are gone through in no time.
 const CALLERS_PER_LOOK: usize = 64;
 /// How long one may take to say it.

@@ -15,19 +15,13 @@ use super::ring::Geometry;
 use crate::udp::SOCKETS_MAX;
 
 /// Version of messages and memory.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 const MAGIC: [u8; 8] = *b"weft-shm";
 /// Bytes of each message.
 pub(super) const MESSAGE_LEN: usize = 64;
 
 /// A message as it passes the socket.
 pub(super) type Message = [u8; MESSAGE_LEN];
-
-/// Where a box at `addr` waits for workers: a name in the abstract namespace of Unix sockets, which
-/// belongs to the network namespace as `addr` does, and which ends with the box.
-pub(super) fn rendezvous(addr: SocketAddr) -> String {
-    format!("weft/shm/{addr}")
-}
 
 /// A worker asks to be let in.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -53,11 +47,11 @@ pub enum Refusal {
     Version = 1,
     /// The worker's message makes no sense.
     Malformed = 2,
-    /// The worker belongs to another user.
+    /// The worker belongs to a user that the box does not serve.
     Owner = 3,
     /// The worker claims an address that this host does not have.
     NotHere = 4,
-    /// Another process has claimed this address, and lives.
+    /// Another process has this address, in memory or as a socket, and lives.
     InUse = 5,
     /// The box has as many workers over shared memory as it can have.
     Full = 6,
@@ -65,11 +59,13 @@ pub enum Refusal {
     Mtu = 7,
     /// The box got no memory.
     Memory = 8,
+    /// The worker passed descriptors.
+    Rights = 9,
 }
 
 impl Refusal {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Version,
         Self::Malformed,
         Self::Owner,
@@ -78,6 +74,7 @@ impl Refusal {
         Self::Full,
         Self::Mtu,
         Self::Memory,
+        Self::Rights,
     ];
 
     fn of(number: u32) -> Option<Self> {
@@ -90,12 +87,15 @@ impl Refusal {
         match self {
             Self::Version => "it speaks another version: run worker and box of one release",
             Self::Malformed => "it could not read the greeting: run worker and box of one release",
-            Self::Owner => "it belongs to another user: run worker and box as one, or use udp",
+            Self::Owner => {
+                "it is not for this user: name it in the box's `port.shm_users`, or use udp"
+            }
             Self::NotHere => "the worker's address is none of this host's: correct `local`",
             Self::InUse => "another process has this worker's address: stop it, or choose another",
             Self::Full => "programs of this user hold its 64 places: end one of them, or use udp",
             Self::Mtu => "its MTU is smaller: raise `port.mtu` there, or lower `mtu` here",
             Self::Memory => "it got no memory to share: see its limits of memory and descriptors",
+            Self::Rights => "it takes no descriptors: run worker and box of one release",
         }
     }
 }

@@ -61,6 +61,14 @@ impl<P: Port> ShmHost<P> {
     /// # Errors
     /// [`ShmError`], one line that says what to do.
     pub fn open(inner: P, addr: SocketAddr) -> Result<Self, ShmError> {
+        Self::open_for(inner, addr, &[])
+    }
+
+    /// As [`ShmHost::open`], also for workers of these users.
+    ///
+    /// # Errors
+    /// As [`ShmHost::open`].
+    pub fn open_for(inner: P, addr: SocketAddr, users: &[u32]) -> Result<Self, ShmError> {
         let mut host = Self::closed(inner);
         let own = host.inner.waker();
         let has_own = own.is_some();
@@ -70,11 +78,11 @@ impl<P: Port> ShmHost<P> {
             source: std::io::ErrorKind::Other.into(),
         })?;
         let (mtu, counts) = (host.info.mtu, host.counts.clone());
-        let (entrance, casts) = Entrance::open(addr, mtu, &waker, counts)?;
+        host.waker = (!has_own).then(|| waker.clone());
+        let (entrance, casts) = Entrance::open(addr, mtu, users, waker, counts)?;
         (host.entrance, host.casts) = (Some(entrance), Some(casts));
         host.info.driver.push_str("+shm");
         host.links.reserve(LINKS_MAX);
-        host.waker = (!has_own).then_some(waker);
         Ok(host)
     }
 

@@ -9,7 +9,7 @@
 //! found again the port looks how many rendezvous there are, and goes by that.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft_wire::Nanos;
 use weft_wire::frame::Datagram;
@@ -39,10 +39,12 @@ impl ShmLanes {
     /// # Errors
     /// [`ShmError`], one line that says what to do.
     pub fn open(config: &ShmConfig) -> Result<Self, ShmError> {
-        let each = || (0..lanes_of(config)).map(|lane| ShmPort::open(&of_lane(config, lane)));
+        let due = Instant::now() + config.timeout;
+        let open = |lane| ShmPort::open_until(&of_lane(config, lane), due);
+        let each = || (0..lanes_of(config)).map(open);
         let ports: Vec<ShmPort> = match are_apart(config) {
             true => each().collect(),
-            false => match vec![ShmPort::open(config)?] {
+            false => match vec![ShmPort::open_until(config, due)?] {
                 all if are_apart(config) => {
                     drop(all);
                     each().collect()

@@ -10,7 +10,7 @@
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -172,15 +172,38 @@ unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Takes descriptors that a message has brought.
-pub(super) fn own(received: &[RawFd]) -> Vec<OwnedFd> {
-    let own = |fd: &RawFd| {
+/// Takes the descriptors that a message has brought into this zeroed room for one list of them,
+/// all of them or as many as there was room for: a reader of whole lists alone leaks cut ones.
+pub(super) fn own(control: &[u8]) -> Vec<OwnedFd> {
+    let Some((header, fds)) = control.split_at_checked(size_of::<libc::cmsghdr>()) else {
+        return Vec::new();
+    };
+    let mut len = [0; size_of::<usize>()];
+    len.copy_from_slice(&header[..size_of::<usize>()]);
+    let len = usize::from_ne_bytes(len).saturating_sub(header.len());
+    let own = |fd: &[u8]| {
+        let fd = RawFd::from_ne_bytes([fd[0], fd[1], fd[2], fd[3]]);
         // SAFETY: the kernel has just made this descriptor for the receiver of the message, and
         // its number is used here alone.
-        unsafe { OwnedFd::from_raw_fd(*fd) }
+        unsafe { OwnedFd::from_raw_fd(fd) }
     };
-    received.iter().map(own).collect()
+    fds[..len.min(fds.len())].chunks_exact(size_of::<RawFd>()).map(own).collect()
 }
+
+/// Has the kernel refuse what is sent to this socket, or to one that connects to it, with
+/// descriptors. One older than 6.16 does not know how.
+pub(super) fn refuse_rights(socket: &impl AsRawFd) {
+    let no: libc::c_int = 0;
+    let len = size_of_val(&no) as libc::socklen_t;
+    // SAFETY: the kernel reads the four bytes of a number that outlives the call.
+    let _ = unsafe {
+        let no = std::ptr::from_ref(&no).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, no, len)
+    };
+}
+
+/// Of `asm-generic/socket.h`; the libc crate has no name for it.
+const SO_PASSRIGHTS: libc::c_int = 83;
 
 /// A memory file of this length.
 fn sized(len_bytes: usize) -> io::Result<OwnedFd> {

@@ -5,7 +5,9 @@
 //! wrong and calls again, for the worker's engine knows what to do about a box that is silent, and
 //! about one that has begun anew.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -19,14 +21,14 @@ use super::ShmError;
 use super::ShmHost;
 use super::connection::{self, Shared, call, hear, join, sleep};
 use super::door;
-use super::hello::{self, Hello, Message, ROWS_MAX};
+use super::hello::{Hello, Message, ROWS_MAX};
 use super::ring::{Broken, FRAME_LEN_MAX, Taken, Taker};
 use crate::pool::PoolFrame;
 use crate::port::{BURST_BYTES, Burst, Frame, Port, PortInfo, PortStats};
 use crate::rest::Yielding;
 use crate::supply::Supply;
 use crate::udp::SOCKETS_MAX;
-use crate::wake::yield_core;
+use crate::wake::{self, yield_core};
 
 /// What a worker's end is opened with.
 #[derive(Clone, Debug)]
@@ -113,17 +115,29 @@ impl ShmPort {
     /// # Errors
     /// [`ShmError`], one line that says what to do.
     pub fn open(config: &ShmConfig) -> Result<Self, ShmError> {
+        Self::open_until(config, Instant::now() + config.timeout)
+    }
+
+    /// As [`ShmPort::open`], with an answer by `due`.
+    pub(super) fn open_until(config: &ShmConfig, due: Instant) -> Result<Self, ShmError> {
         let addr = config.target;
         if let Some(problem) = config.problem() {
             return Err(ShmError::Config { addr: config.local, problem });
         }
-        let stream = call(config)?;
-        let begun = Instant::now();
+        let stream = loop {
+            match call(config) {
+                // Its queue is full: as good as no answer.
+                Err(ShmError::Silent { .. }) if Instant::now() < due => {
+                    std::thread::sleep(RETRY_AFTER);
+                }
+                outcome => break outcome?,
+            }
+        };
         let shared = loop {
             if let Some(answer) = hear(config, &stream) {
                 break join(config, stream, answer?)?;
             }
-            let left = config.timeout.saturating_sub(begun.elapsed());
+            let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(ShmError::Silent { addr });
             }
@@ -151,7 +165,9 @@ impl ShmPort {
     /// Whether it would let one in only [`ShmPort::open`] can tell.
     #[must_use]
     pub fn is_offered(target: SocketAddr) -> bool {
-        door::call(&hello::rendezvous(target)).is_ok()
+        use io::ErrorKind::{PermissionDenied, WouldBlock};
+        let is_there = |error: io::Error| matches!(error.kind(), PermissionDenied | WouldBlock);
+        door::call(target).map_or_else(is_there, |_| true)
     }
 
     /// Times that the box ended and was found again.
@@ -273,7 +289,7 @@ impl Port for ShmPort {
             }
         }
         if shared.up.publish() {
-            door::ring(&shared.box_event);
+            wake::ring(shared.bell.as_fd());
         }
         tx.drain(..count).for_each(|frame| self.supply.keep(frame));
         count

@@ -15,6 +15,7 @@ pub(super) const SHM: &[Figure<ShmCounts>] = &[
     figure("ring_full", "Frames lost because a worker's ring was full", ShmCounts::ring_full),
     figure("bad_length", "Frames refused for their length", ShmCounts::bad_length),
     figure("bad_source", "Frames refused for another worker's source", ShmCounts::bad_source),
+    figure("held_up", "Looks at which what others passed let nobody in", ShmCounts::held_up),
     figure("refused", "Workers not let in", |counts| {
         Refusal::ALL.into_iter().map(|refusal| counts.refused(refusal)).sum()
     }),

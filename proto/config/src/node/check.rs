@@ -36,6 +36,9 @@ impl NodeConfig {
             let problem = "with several lanes needs port.io = \"udp\" or \"af_packet\"";
             return refuse("port.shm", problem);
         }
+        if !port.shm_users.is_empty() && !port.shm {
+            return refuse("port.shm_users", "goes with port.shm = true; set it, or remove this");
+        }
         if let Some(problem) = port.multicast.and_then(|base| multicast_problem(base, port)) {
             return refuse("port.multicast", problem);
         }

@@ -1,6 +1,7 @@
 //! `[port]`: the port, and the box's address on it.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -62,11 +63,16 @@ pub struct PortSection {
     /// Share memory with the workers of this host that ask for it, beside the port: each gets two
     /// rings, about 0.75 MiB at an MTU of 1500, and keeps the address that its row has. A sum for
     /// workers that all do is written once, in half as much for all of them, to a multicast address
-    /// that stays in memory; with `multicast`, to that one. They must run as this user or root.
-    /// Each of several lanes has rings of its own with each worker; then not with `dpdk`. Not for
-    /// `switch`. Default false.
+    /// that stays in memory; with `multicast`, to that one. They must run as this user, as root,
+    /// or as one of `shm_users`. Each of several lanes has rings of its own with each worker; then
+    /// not with `dpdk`. Not for `switch`. Default false.
     #[serde(default)]
     pub shm: bool,
+    /// With `shm`: other users whose workers may ask for memory, by name or number. A worker takes
+    /// it from its own user's box or from root's, so this is for a box that runs as root. Default
+    /// none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shm_users: Vec<String>,
     /// `af_packet`: bytes of each lane's receive ring, or with `offload` asked for as its
     /// socket's receive buffer, as `socket_buffer_bytes`. At most 1 GiB. Default 4194304.
     #[serde(default = "defaults::socket_buffer_bytes")]
