@@ -25,6 +25,7 @@ use weft_plan::net::estimate::Refusal as SampleRefusal;
 use weft_plan::net::estimate::probe::{FLIGHT_NS_MAX, ProbePlan, TrainOrder};
 use weft_plan::net::estimate::train::PACKETS_MAX;
 use weft_plan::net::topology::LinkId;
+use weft_wire::frame::is_host;
 
 use super::Controller;
 use super::links::CONFIDENCE_FULL;
@@ -117,9 +118,7 @@ impl Controller {
     ) -> Result<(), Refusal> {
         let host = self.reporter_host(from);
         let host = self.checked(host)?;
-        let ip = address.ip();
-        let is_broadcast = matches!(ip, core::net::IpAddr::V4(ip) if ip.is_broadcast());
-        if ip.is_unspecified() || ip.is_multicast() || is_broadcast || address.port() == 0 {
+        if !is_host(address.ip()) || address.port() == 0 {
             let problem = format!("{address} is no host's own \"address:port\"");
             return self.checked(Err(Refusal::new("address", problem)));
         }

@@ -8,11 +8,12 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::SocketAddr;
 
 use weft_control::HoldingError;
 pub use weft_control::{JobConfig, MemberConfig, ParentConfig, PushConfig, RowConfig};
 use weft_wire::JobId;
-use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
+use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN, is_host};
 use weft_wire::header::HEADER_LEN;
 
 mod arena;
@@ -195,6 +196,19 @@ impl Table {
     #[must_use]
     pub fn arena(&self) -> ArenaConfig {
         self.arena
+    }
+}
+
+/// Finds fault with an address that a box at `local` is to send to.
+pub(crate) fn peer_problem(local: &Endpoint, peer: SocketAddr) -> Option<&'static str> {
+    if peer.is_ipv4() != local.addr.is_ipv4() {
+        Some("must be of the box's address family")
+    } else if peer == local.addr {
+        Some("must not have the box's own address")
+    } else if !is_host(peer.ip()) {
+        Some("must have addresses of one host each, no multicast or broadcast")
+    } else {
+        None
     }
 }
 

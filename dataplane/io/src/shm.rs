@@ -51,11 +51,11 @@ pub use self::worker::{ShmConfig, ShmPort};
 
 /// Most workers of one box over shared memory: the members of a row.
 pub const LINKS_MAX: usize = 64;
-/// Workers that have come and not said who they are.
+/// Callers that have not greeted.
 const WAITING_MAX: usize = 16;
 /// Most sockets of others that a box holds: workers, callers, and where they come.
 const GUESTS_MAX: usize = LINKS_MAX + WAITING_MAX + 1;
-/// Sockets of others that wait to be closed, from which on nobody more is let in.
+/// Sockets that wait to be closed; with as many, a box lets in no further worker.
 const CLOSING_MAX: usize = 64;
 /// How often a box looks for workers that come.
 pub const LOOK_NS: u64 = 2_000_000;
@@ -189,7 +189,7 @@ impl ShmCounts {
         bad_length,
         /// Frames refused because they named another source than their worker.
         bad_source,
-        /// Looks at which nobody was let in, because what others passed cannot be closed.
+        /// Looks that let in no caller, because sockets of earlier ones could not be closed.
         held_up
     }
 

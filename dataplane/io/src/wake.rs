@@ -1,9 +1,9 @@
 //! How ports wait: a descriptor that a port polls beside its sockets ends its wait from another
 //! thread or process, and a wait may begin with letting others run.
 //!
-//! Who rings writes to an eventfd that never is read: its counter would take 500 years to fill, so
-//! the write never waits, whatever another holder of the eventfd has made of its flags. Who sleeps
-//! has an epoll instance that notes each ring, and that nobody else has.
+//! A ring is a write to an eventfd that is never read: its counter would take 500 years to fill, so
+//! the write never waits, whatever another holder of the eventfd has made of its flags. The sleeper
+//! polls an epoll instance, its own alone, that notes each ring.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -85,7 +85,7 @@ impl Drop for Bell {
     }
 }
 
-/// What one side rings, and what the other polls and forgets.
+/// Makes a bell: one side rings the first, the other polls and forgets the second.
 pub(crate) fn bell() -> io::Result<(EventFd, Epoll)> {
     let event = event()?;
     let heard = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -93,7 +93,7 @@ pub(crate) fn bell() -> io::Result<(EventFd, Epoll)> {
     Ok((event, heard))
 }
 
-/// Rings. What is no bell is left alone.
+/// Rings a bell; leaves alone a descriptor that is none.
 pub(crate) fn ring(bell: BorrowedFd<'_>) {
     let _ = nix::unistd::write(bell, &1_u64.to_ne_bytes());
 }
@@ -107,7 +107,7 @@ fn event() -> io::Result<EventFd> {
     Ok(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?)
 }
 
-/// Has `heard` note each ring, also of an event that was rung before.
+/// Makes `heard` note each ring, also of an event that was rung before.
 fn listen(heard: &Epoll, event: &EventFd) -> io::Result<()> {
     let edges = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
     Ok(heard.add(event, edges)?)

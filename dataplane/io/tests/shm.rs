@@ -487,7 +487,7 @@ fn a_worker_names_what_is_wrong_with_a_box() {
 }
 
 /// A hostile program of this user at the rendezvous of `addr`, killed when dropped; it has done its
-/// worst when this returns, with the line that it says.
+/// worst when this returns its line of output.
 fn hostile(host: &mut Host, addr: SocketAddr, port: u16, script: &str) -> (Peer, String) {
     const CALL: &str = "import fcntl, os, socket, struct, sys, time\n\
         hello = b'weft-shm' + struct.pack('<IHH10x', 3, 1, int(sys.argv[2]))\n\
@@ -515,7 +515,7 @@ fn hostile(host: &mut Host, addr: SocketAddr, port: u16, script: &str) -> (Peer,
     (peer, reading.join().unwrap().expect("a line"))
 }
 
-/// Closing such a socket waits for what it has not sent, so long as whoever passed it likes.
+/// Closing such a socket waits for what it has not sent, as long as its first owner likes.
 #[test]
 fn sockets_that_linger_and_are_passed_hold_no_box() {
     const SCRIPT: &str = "server = socket.create_server(('127.0.0.1', 0))\n\
@@ -536,7 +536,7 @@ fn sockets_that_linger_and_are_passed_hold_no_box() {
     for (port, is_let_in) in [(20_161, false), (20_162, true)] {
         let (peer, said) = hostile(&mut host, addr, port, SCRIPT);
         drop(peer);
-        // Whatever it was, it has gone, and others come in meanwhile.
+        // The program has ended, and other workers come in meanwhile.
         let begun = Instant::now();
         while host.counts().links() > 0 {
             host.rx_burst(clock(), &mut Burst::new());
@@ -569,7 +569,7 @@ fn a_bell_that_a_worker_has_spoilt_holds_neither_the_box_nor_other_workers() {
     assert_eq!((said.as_str(), host.counts().links()), ("spoilt", 2));
     let (done, is_done) = std::sync::mpsc::channel();
     let talking = std::thread::spawn(move || {
-        // It says that it sleeps, so the box rings; and the box sleeps, so the other one does.
+        // Its memory shows a sleeper, so the box rings; and the box sleeps, so the worker rings.
         send(&mut host, addr, local(20_172), &contribution(1, 1));
         host.wait(0);
         let sending = std::thread::spawn(move || {

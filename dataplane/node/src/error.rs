@@ -1,5 +1,6 @@
 //! Why a node did not run: one line each, and an exit status.
 
+use std::io;
 use std::path::PathBuf;
 
 use weft_config::ConfigError;
@@ -87,6 +88,9 @@ pub enum NodeError {
         #[source]
         source: std::io::Error,
     },
+    /// The thread of figures.
+    #[error("starting the thread that reports: raise the limits of memory and threads")]
+    Reporter(#[source] io::Error),
     /// The capture.
     #[error("writing the capture {}: {source}; choose another trace.pcap", .path.display())]
     Capture {
@@ -160,6 +164,20 @@ impl NodeError {
             _ => 3,
         }
     }
+}
+
+/// The remedy for a file that could not be written, where its error has one.
+pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    use nix::libc::{EIO, EMFILE, ENFILE};
+    Some(match (error.raw_os_error(), error.kind()) {
+        (Some(EMFILE | ENFILE), _) => "raise the limit of open files (`ulimit -n`, LimitNOFILE=)",
+        (Some(EIO), _) => "the disk fails, as `dmesg` says: use another one",
+        (_, StorageFull | QuotaExceeded) => "make room",
+        (_, ReadOnlyFilesystem) => "mount it for writing",
+        (_, PermissionDenied) => "let this user write there",
+        _ => return None,
+    })
 }
 
 /// The error and its causes on one line.

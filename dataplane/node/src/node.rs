@@ -82,7 +82,9 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
     let node = Node { settings, shared: &shared, seed, stored: Mutex::new(stored) };
     let mut lost = None;
     let (lanes, is_over) = std::thread::scope(|scope| {
-        let reporter = period_ms.map(|_| scope.spawn(|| reporter::run(config, &shared, metrics)));
+        let report = || reporter::run(config, &shared, metrics);
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, report);
+        let reporter = period_ms.map(start).transpose().map_err(NodeError::Reporter)?;
         let lanes = match config.port.io {
             Io::Udp => node.run_udp(),
             Io::AfPacket => node.run_af_packet(),

@@ -14,7 +14,6 @@
 //! has them, so a recording is as old-fashioned as that interface at worst.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,7 +31,7 @@ use weft_rpc::convert::{command_to_proto, event_to_proto};
 use weft_wire::{JobId, Nanos};
 
 use crate::durable::Stored;
-use crate::error::NodeError;
+use crate::error::{NodeError, remedy};
 
 /// The version of a recording's files. It grows when an older `weft replay` would misread them.
 pub const FORMAT: u32 = 1;
@@ -231,11 +230,10 @@ pub fn start<P: Port, S: Port>(
 
 /// What an input or output error is, and what to do.
 fn io_problem(error: &std::io::Error) -> String {
-    let remedy = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there, or name another",
-        _ => "name a directory that can be made or is empty, and can be written",
-    };
-    format!("{error}; {remedy}")
+    match remedy(error) {
+        Some(remedy) => format!("{error}; {remedy}, or name another directory"),
+        None => format!("{error}; name a directory that can be made or is empty"),
+    }
 }
 
 /// The files that a configuration's models begin with, by job.
@@ -359,12 +357,20 @@ impl<'a> Notes<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
 
     #[test]
     fn a_full_disk_is_not_told_to_be_empty() {
         let problem = |kind: ErrorKind| io_problem(&kind.into());
         assert!(problem(ErrorKind::StorageFull).contains("make room"));
-        assert!(problem(ErrorKind::PermissionDenied).contains("can be written"));
+        assert!(problem(ErrorKind::PermissionDenied).contains("let this user write"));
+        let of_kernel = |code| io_problem(&std::io::Error::from_raw_os_error(code));
+        for code in [nix::libc::EMFILE, nix::libc::ENFILE] {
+            assert!(of_kernel(code).contains("open files"), "{}", of_kernel(code));
+        }
+        assert!(of_kernel(nix::libc::EIO).contains("dmesg"));
+        assert!(!of_kernel(nix::libc::EIO).contains("make room"));
     }
 }

@@ -8,7 +8,7 @@ use weft_io::Port;
 use weft_lane::{Capture, Wrapped};
 use weft_process::say;
 
-use crate::error::NodeError;
+use crate::error::{NodeError, remedy};
 use crate::node::Node;
 
 impl Node<'_> {
@@ -31,9 +31,10 @@ impl Node<'_> {
 /// on.
 fn end(path: &Path, error: &io::Error, len: u64) {
     say!(
-        "weft-node: the capture {} ends here ({error}), not the node; make room for the next one, \
-         or choose another trace.pcap",
-        path.display()
+        "weft-node: the capture {} ends here ({error}), not the node; for the next one {}, or \
+         choose another trace.pcap",
+        path.display(),
+        remedy(error).unwrap_or("see to that")
     );
     // A pipe or a device has no length.
     let _ = File::options().write(true).open(path).and_then(|file| file.set_len(len));

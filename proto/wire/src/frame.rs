@@ -22,6 +22,13 @@ mod tests;
 pub use datagram::{Datagram, UdpAddr, ipv4_checksum_ok};
 pub use encap::{Encap, Endpoint};
 
+/// True for an address of one host: neither multicast, nor broadcast, nor unspecified.
+#[must_use]
+pub const fn is_host(ip: IpAddr) -> bool {
+    let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    !(ip.is_unspecified() || ip.is_multicast() || is_broadcast)
+}
+
 /// Length of an Ethernet header in bytes.
 pub const ETHERNET_LEN: usize = 14;
 /// Length of an IPv4 header without options.

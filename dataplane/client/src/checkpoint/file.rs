@@ -5,7 +5,7 @@
 //! disk, and takes the name at once; then the folder does.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Error, ErrorKind, Write as _};
+use std::io::{Error, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::{Checkpoint, CheckpointError, Shape};
@@ -55,7 +55,7 @@ pub fn write(path: &Path, checkpoint: &Checkpoint) -> Result<(), FileError> {
 /// # Errors
 /// [`FileError::Read`], [`FileError::Refused`].
 pub fn read(path: &Path, shape: &Shape) -> Result<Option<Checkpoint>, FileError> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match read_bytes(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(FileError::Read { path: path.to_owned(), cause }),
@@ -63,6 +63,20 @@ pub fn read(path: &Path, shape: &Shape) -> Result<Option<Checkpoint>, FileError>
     let checkpoint = Checkpoint::decode(&bytes, shape)
         .map_err(|source| FileError::Refused { path: path.to_owned(), source })?;
     Ok(Some(checkpoint))
+}
+
+/// Opens a file to read: a pipe of that name would wait for a writer.
+pub(crate) fn open(path: &Path) -> std::io::Result<File> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    File::open(path)
+}
+
+pub(crate) fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> std::io::Result<()> {

@@ -87,6 +87,11 @@ impl Part {
         out
     }
 
+    /// Of which run the part is that begins with these octets.
+    pub(super) fn run_of(head: &[u8; HEADER_BYTES]) -> u64 {
+        u64_at(head, 56)
+    }
+
     /// Reads bytes that are to be a part of a checkpoint of a table with these keys and rows. Of
     /// the table only its processes may be others.
     pub(super) fn decode(bytes: &[u8], table: &TableConfig) -> Result<Self, CheckpointError> {
@@ -137,14 +142,21 @@ impl Part {
         if usize::from(processes) > PROCESSES_MAX || process >= processes {
             return Err(CheckpointError::Number("process"));
         }
+        let living = Members(living);
+        let all = Members::first(processes.into());
+        if !living.contains(Members(1 << process)) || !all.contains(living) {
+            return Err(CheckpointError::Number("list of living processes"));
+        }
+        if at(head, 20) != [0; 4] {
+            return Err(CheckpointError::Number("unused octets"));
+        }
         if lanes == 1 || lanes > IN_FLIGHT_MAX {
             return Err(CheckpointError::Number("accesses in flight"));
         }
         let table = of_writer;
         let rows = content[HEADER_BYTES..].chunks_exact(row_bytes(row_len, lasts_len).max(1));
         let rows = rows.map(|octets| KeptRow::decode(octets, &table));
-        let rows = rows.collect::<Option<Vec<_>>>().ok_or(CheckpointError::Number("key"))?;
-        let living = Members(living);
+        let rows = rows.collect::<Option<Vec<_>>>().ok_or(CheckpointError::Number("row"))?;
         Ok(Self { table, round, phase, process, run, living, rows })
     }
 }
@@ -155,11 +167,12 @@ impl KeptRow {
         let mut words = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
         let (key, epoch, flags) = (words.next()?, words.next()?, words.next()?);
         table.index(key)?;
+        let is_copy = (flags <= 1).then_some(flags == 1)?;
         let elements = rest.as_chunks::<4>().0.iter();
         Some(Self {
             key,
             epoch: RowEpoch(epoch),
-            is_copy: flags & 1 == 1,
+            is_copy,
             lasts: words.map(Number).collect(),
             value: elements.map(|bits| f32::from_bits(u32::from_le_bytes(*bits))).collect(),
         })
@@ -180,7 +193,7 @@ fn u64_at(head: &[u8; HEADER_BYTES], place: usize) -> u64 {
 
 const MAGIC: [u8; 8] = *b"WEFTTAB\n";
 const VERSION: u16 = 1;
-const HEADER_BYTES: usize = 64;
+pub(super) const HEADER_BYTES: usize = 64;
 const CRC_BYTES: usize = 4;
 
 #[cfg(test)]
@@ -249,6 +262,25 @@ mod tests {
             let error = Part::decode(&bytes, &other).unwrap_err();
             let CheckpointError::Shape { field: found, .. } = error else { panic!("{error}") };
             assert_eq!(found, field);
+        }
+        // Whole, with a right checksum, and with numbers that cannot be.
+        for (place, octet, field) in [
+            (14, 2, "phase"),
+            (13, 2, "process"),
+            (15, 1, "accesses in flight"),
+            (21, 1, "unused octets"),
+            (40, 0b01, "list of living processes"),
+            (40, 0b111, "list of living processes"),
+            (HEADER_BYTES, 99, "row"),
+            (HEADER_BYTES + 16, 2, "row"),
+            (HEADER_BYTES + 23, 1, "row"),
+        ] {
+            let mut bytes = bytes.clone();
+            bytes[place] = octet;
+            let (content, crc) = bytes.split_last_chunk_mut::<CRC_BYTES>().unwrap();
+            *crc = crc32c(content).to_le_bytes();
+            let error = Part::decode(&bytes, &table).unwrap_err();
+            assert_eq!(error, CheckpointError::Number(field), "octet {place}");
         }
         let other = TableConfig { processes: 5, ..table };
         assert!(Part::decode(&bytes, &other).is_ok(), "other processes may go on with it");

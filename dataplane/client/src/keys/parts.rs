@@ -7,15 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use weft_engine::role::keys::TableConfig;
 use weft_wire::Members;
 
-use super::part::{KeptRow, Part, Phase};
+use super::part::{HEADER_BYTES, KeptRow, Part, Phase};
 use crate::checkpoint::CheckpointError;
-use crate::checkpoint::file::write_bytes;
+use crate::checkpoint::file::{open, read_bytes, write_bytes};
 
 /// Why there is no checkpoint of a table.
 #[derive(thiserror::Error)]
@@ -85,9 +85,10 @@ impl Parts {
         write_bytes(&path, &part.encode()).map_err(failed)
     }
 
-    /// Whether all of these have written their part of a phase.
+    /// Whether all of these have written their part of a phase, in this run.
     pub(super) fn has_all(&self, round: u64, phase: Phase, processes: Members) -> bool {
-        members(processes).all(|process| self.path(round, process, phase).exists())
+        let is_there = |process| run_of(&self.path(round, process, phase)) == Some(self.run);
+        members(processes).all(is_there)
     }
 
     /// Removes what this process has of rounds before one that is whole. What cannot be removed
@@ -112,21 +113,20 @@ impl Parts {
 
     /// Reads a round; nothing if it is not whole.
     fn read(&self, number: u64) -> Result<Option<Round>, TableFileError> {
-        let first = (0..64).find_map(|process| {
-            let path = self.path(number, process, Phase::Swept);
-            path.exists().then_some((process, path))
-        });
-        let Some((_, path)) = first else { return Ok(None) };
-        let living = self.read_part(&path)?.living;
-        let is_whole = |phase| self.has_all(number, phase, living);
+        let first = (0..64).find(|process| self.path(number, *process, Phase::Swept).exists());
+        let Some(first) = first else { return Ok(None) };
+        let Part { living, run, .. } = self.read_part(number, first, Phase::Swept)?;
+        let is_there = |process, phase| self.path(number, process, phase).exists();
+        let is_whole = |phase| members(living).all(|process| is_there(process, phase));
         if !is_whole(Phase::Swept) || !is_whole(Phase::Came) {
             return Ok(None);
         }
         let mut rows: BTreeMap<u64, (Phase, KeptRow)> = BTreeMap::new();
         for process in members(living) {
             for phase in [Phase::Came, Phase::Swept] {
-                let part = self.read_part(&self.path(number, process, phase))?;
-                if part.living != living {
+                let part = self.read_part(number, process, phase)?;
+                // One that was left by an earlier life or run, at the same number.
+                if (part.living, part.run) != (living, run) {
                     return Ok(None);
                 }
                 for row in part.rows {
@@ -143,11 +143,17 @@ impl Parts {
         Ok(Some(Round { number, rows }))
     }
 
-    fn read_part(&self, path: &Path) -> Result<Part, TableFileError> {
-        let bytes = std::fs::read(path)
-            .map_err(|source| TableFileError::Read { path: path.to_owned(), source })?;
+    /// Reads the part that is to be in a file of this name.
+    fn read_part(&self, round: u64, process: u8, phase: Phase) -> Result<Part, TableFileError> {
+        let path = self.path(round, process, phase);
+        let bytes = read_bytes(&path)
+            .map_err(|source| TableFileError::Read { path: path.clone(), source })?;
         let mut part = Part::decode(&bytes, &self.table)
-            .map_err(|source| TableFileError::Refused { path: path.to_owned(), source })?;
+            .and_then(|part| match (part.round, part.process, part.phase) {
+                own if own == (round, process, phase) => Ok(part),
+                _ => Err(CheckpointError::Number("round, process or phase, for this name,")),
+            })
+            .map_err(|source| TableFileError::Refused { path, source })?;
         if part.run != self.run {
             part.rows.iter_mut().for_each(|row| row.lasts.clear());
         }
@@ -185,6 +191,13 @@ impl Parts {
         };
         self.folder.join(format!("{}{round}.p{process}.{word}", self.prefix()))
     }
+}
+
+/// Of which run the part in a file is; `None` where there is none.
+fn run_of(path: &Path) -> Option<u64> {
+    let mut head = [0; HEADER_BYTES];
+    open(path).ok()?.read_exact(&mut head).ok()?;
+    Some(Part::run_of(&head))
 }
 
 fn members(members: Members) -> impl Iterator<Item = u8> {
@@ -267,6 +280,60 @@ mod tests {
         let other = Parts::new(&folder, TableConfig { row_len: 2, ..TABLE }, 7);
         let error = other.newest().unwrap_err().to_string();
         assert!(error.contains("row length is 1, and 2 is wanted"), "{error}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// As a copy of files under other names, or a run that begins at round 1 again, makes them.
+    #[test]
+    fn parts_of_another_name_or_run_or_no_file_are_no_part_of_a_round() {
+        let folder = tempfile();
+        let parts = Parts::new(&folder, TABLE, 7);
+        let whole = |parts: &Parts| {
+            for process in [0, 1] {
+                write(parts, 1, process, Phase::Swept, vec![row(process.into(), 0, false, 1.0)]);
+                write(parts, 1, process, Phase::Came, Vec::new());
+            }
+        };
+        whole(&parts);
+        let path = |process, phase| parts.path(1, process, phase);
+        for (from, to) in [
+            (path(0, Phase::Swept), path(1, Phase::Swept)),
+            (path(1, Phase::Came), path(1, Phase::Swept)),
+            (path(1, Phase::Swept), parts.path(2, 1, Phase::Swept)),
+        ] {
+            std::fs::copy(from, &to).unwrap();
+            let error = parts.newest().unwrap_err().to_string();
+            assert!(error.contains("for this name"), "{error}");
+            std::fs::remove_file(to).unwrap();
+            whole(&parts);
+        }
+        let later = Parts::new(&folder, TABLE, 8);
+        assert!(parts.has_all(1, Phase::Came, Members(0b11)));
+        assert!(!later.has_all(1, Phase::Came, Members(0b11)), "they are of the run before");
+        let part = |phase| Part {
+            table: TABLE,
+            round: 1,
+            phase,
+            process: 0,
+            run: 8,
+            living: Members(0b11),
+            rows: Vec::new(),
+        };
+        later.write(&part(Phase::Swept)).unwrap();
+        assert!(matches!(later.newest(), Err(TableFileError::None { .. })), "of two runs");
+        whole(&parts);
+        std::fs::remove_file(path(1, Phase::Swept)).unwrap();
+        let fifo = std::process::Command::new("mkfifo").arg(path(1, Phase::Swept)).status();
+        assert!(fifo.unwrap().success());
+        let (done, is_done) = std::sync::mpsc::channel();
+        let reading = std::thread::spawn(move || {
+            let has_all = parts.has_all(1, Phase::Swept, Members(0b11));
+            done.send((has_all, parts.newest().unwrap_err().to_string())).unwrap();
+        });
+        let waited = is_done.recv_timeout(std::time::Duration::from_secs(20));
+        let (has_all, error) = waited.expect("it waits for a writer");
+        assert!(!has_all && error.contains("no regular file"), "{error}");
+        reading.join().unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

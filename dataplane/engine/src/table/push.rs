@@ -7,7 +7,9 @@ use weft_control::{HoldingError, PushConfig, UPDATE_CHUNKS_MAX, is_pushed};
 use weft_wire::MEMBERS_MAX;
 use weft_wire::quant::is_exponent;
 
-use super::{BoxShape, Holdings, JOBS_MAX, PUSH_BYTES_MAX, TableError, is_of_another_lane};
+use super::{
+    BoxShape, Holdings, JOBS_MAX, PUSH_BYTES_MAX, TableError, is_of_another_lane, peer_problem,
+};
 use crate::slot::whole::Arena;
 
 impl BoxShape {
@@ -49,8 +51,8 @@ impl BoxShape {
         let mut taken: ArrayVec<SocketAddr, { MEMBERS_MAX + 2 }> = ArrayVec::new();
         for addr in push.addresses() {
             let field = if is_end(addr) { "server" } else { "workers" };
-            if addr.is_ipv4() != self.local.addr.is_ipv4() {
-                return error(field, "must be of the box's address family");
+            if let Some(problem) = peer_problem(&self.local, addr) {
+                return error(field, problem);
             }
             if taken.contains(&addr) {
                 return error(

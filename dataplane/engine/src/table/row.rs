@@ -8,7 +8,7 @@ use weft_wire::quant::is_exponent;
 use super::push::PORT_OF_FURTHER_LANE;
 use super::{
     BoxShape, CHUNKS_MAX, Holdings, LEASE_BYTES_MAX, ROWS_MAX, TableError, WINDOW_MAX, job_error,
-    slot_bytes,
+    peer_problem, slot_bytes,
 };
 use crate::steps::handshake_len;
 
@@ -64,8 +64,8 @@ impl BoxShape {
             if member.weight == 0 {
                 return error("weight", "must be at least 1");
             }
-            if member.addr.is_ipv4() != self.local.addr.is_ipv4() {
-                return error("members", "must be of the box's address family");
+            if let Some(problem) = peer_problem(&self.local, member.addr) {
+                return error("members", problem);
             }
             if member.addr.port().checked_add(self.shards).is_none() {
                 return error("members", "need a port with room for one port per lane above it");
@@ -127,8 +127,8 @@ impl BoxShape {
         }
         if let Some(parent) = &row.parent {
             let of_root = HoldingError::Root;
-            if parent.endpoint.addr.is_ipv4() != self.local.addr.is_ipv4() {
-                return error(of_root, "parent", "must be of the box's address family");
+            if let Some(problem) = peer_problem(&self.local, parent.endpoint.addr) {
+                return error(of_root, "parent", problem);
             }
             let ports = [parent.source_port, parent.endpoint.addr.port()];
             if ports.iter().any(|port| port.checked_add(self.shards).is_none()) {

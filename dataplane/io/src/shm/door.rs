@@ -4,9 +4,9 @@
 //! connection stays open while the memory is shared: its end is how either side learns that the
 //! other process has ended, however it did.
 //!
-//! Invariant: no call here waits for anybody. A descriptor that somebody passes is never taken by a
-//! box, and a socket with something unread in it is closed by a thread of its own ([`Closer`]), for
-//! closing what another program has passed may take as long as that program likes.
+//! Invariant: no call here waits for another process. A box takes no descriptor from a caller, and a
+//! thread of its own ([`Closer`]) closes a socket with something unread in it, for closing what
+//! another program has passed may take as long as that program likes.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
@@ -32,12 +32,12 @@ use super::hello::{MESSAGE_LEN, Message};
 use super::region;
 use super::{CLOSING_MAX, GUESTS_MAX};
 
-/// Descriptors that come with a welcome: the memory, what is for all workers, what the worker
-/// rings, what it hears.
+/// Descriptors that come with a welcome: the memory, the memory for all workers, the eventfd that
+/// the worker rings, the epoll instance that it sleeps on.
 pub(super) const DESCRIPTORS: usize = 4;
 
-/// Folders for rendezvous of a user's boxes, best first: nobody but that user, or root, can put a
-/// name there.
+/// Folders for rendezvous of a user's boxes, best first: that user and root alone can put a name
+/// there.
 fn folders(uid: u32) -> [PathBuf; 2] {
     let own = if uid == 0 { "/run/weft".into() } else { format!("/run/user/{uid}/weft") };
     [own.into(), format!("/dev/shm/weft-{uid}").into()]
@@ -49,7 +49,7 @@ fn name(addr: SocketAddr) -> String {
     format!("{namespace}@{addr}")
 }
 
-/// Where a box of this user waits for workers at `addr`. Makes the folder.
+/// Names the rendezvous of this user's box at `addr`, and makes its folder.
 ///
 /// # Errors
 /// There is none that is this user's alone.
@@ -82,7 +82,7 @@ fn own_folder(folder: &Path) -> io::Result<()> {
 pub(super) fn listen(path: &Path, is_open: bool) -> io::Result<UnixListener> {
     let addr = SockAddr::unix(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-    // One that was killed has left its name, at which nobody listens any more.
+    // A box that was killed leaves its name, and a call there is refused.
     if connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
         fs::remove_file(path)?;
     }
@@ -96,8 +96,8 @@ pub(super) fn listen(path: &Path, is_open: bool) -> io::Result<UnixListener> {
 /// Calls the box that waits at `addr`, if it is root's or this user's.
 ///
 /// # Errors
-/// `WouldBlock`: it has more callers than it has heard. `PermissionDenied`: it is not for this
-/// user, or is another's. Else nobody is there.
+/// `WouldBlock`: its queue of callers is full. `PermissionDenied`: it does not serve this user, or
+/// is another user's. Else there is no box.
 pub(super) fn call(addr: SocketAddr) -> io::Result<UnixStream> {
     let name = name(addr);
     let mut outcome = Err(ErrorKind::NotFound.into());
@@ -174,7 +174,7 @@ pub(super) fn say(stream: &UnixStream, message: &Message, descriptors: &[RawFd])
     if sent == MESSAGE_LEN { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
 }
 
-/// Hears what the other side has said, without waiting, and without taking what came with it.
+/// Reads the other side's message, without waiting, and leaves one that has descriptors.
 pub(super) fn hear(stream: &UnixStream) -> Heard {
     let mut message = [0; MESSAGE_LEN];
     let len = match peek(stream, &mut message) {
@@ -189,7 +189,7 @@ pub(super) fn hear(stream: &UnixStream) -> Heard {
     }
 }
 
-/// True when the other side has said something or has ended.
+/// True when the other side has sent something or has ended.
 pub(super) fn has_spoken(stream: &UnixStream) -> bool {
     !matches!(peek(stream, &mut [0; 1]), Err(Heard::Nothing))
 }
@@ -207,7 +207,7 @@ fn peek(stream: &UnixStream, bytes: &mut [u8]) -> Result<usize, Heard> {
     }
 }
 
-/// Hears a box's answer and takes the descriptors that come with it.
+/// Reads a box's answer and takes the descriptors that come with it.
 pub(super) fn hear_answer(stream: &UnixStream) -> (Heard, Vec<OwnedFd>) {
     let mut message = [0; MESSAGE_LEN];
     // Room for one more than may come, so that too many show.
@@ -251,7 +251,7 @@ impl Closer {
         Ok(Self { closing, count })
     }
 
-    /// True while it is held up, and nobody more is to come.
+    /// True while it is held up, and the box is to let in no further caller.
     pub(super) fn is_full(&self) -> bool {
         self.count.load(Ordering::Relaxed) >= CLOSING_MAX
     }
@@ -262,7 +262,7 @@ impl Closer {
     }
 }
 
-/// What a [`Closer`] closes once it is dropped, if closing it may take long.
+/// A descriptor that a [`Closer`] closes once this is dropped, if closing it may take long.
 #[derive(Debug)]
 pub(super) struct Minded<T: Into<OwnedFd>> {
     it: Option<T>,

@@ -173,7 +173,7 @@ unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 }
 
 /// Takes the descriptors that a message has brought into this zeroed room for one list of them,
-/// all of them or as many as there was room for: who only looks at whole lists leaks cut ones.
+/// all of them or as many as there was room for: a reader of whole lists alone leaks cut ones.
 pub(super) fn own(control: &[u8]) -> Vec<OwnedFd> {
     let Some((header, fds)) = control.split_at_checked(size_of::<libc::cmsghdr>()) else {
         return Vec::new();

@@ -70,11 +70,16 @@ fn wait(mut child: Child, input: &str) -> Result<(ExitStatus, String, String), S
     // One that has failed already reads nothing; its words say why.
     let _ = stdin.map(|mut stdin| stdin.write_all(input.as_bytes()));
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
-    let reader = std::thread::spawn(move || {
+    let read = move || {
         let mut text = String::new();
         let _ = stdout.as_mut().map(|from| from.read_to_string(&mut text));
         text
-    });
+    };
+    let reader = std::thread::Builder::new().spawn(read).map_err(|error| {
+        let _ = child.kill();
+        let _ = child.wait();
+        format!("no thread to read its answer: {error}")
+    })?;
     let until = Instant::now() + TC_TIMEOUT;
     let status = loop {
         match child.try_wait() {

@@ -18,7 +18,7 @@ use weft_engine::role::model::journal::{
 use weft_engine::role::model::{ModelState, Replay};
 
 use super::disk::{Disk, DiskFile};
-use crate::error::NodeError;
+use crate::error::{NodeError, remedy};
 
 /// A job's directory.
 #[derive(Clone, Debug)]
@@ -272,8 +272,9 @@ impl Directory {
             Ok(file)
         };
         put().map_err(|error: io::Error| {
+            let remedy = remedy(&error).unwrap_or("see to that");
             let problem =
-                format!("cannot be written: {error}; make room, or choose another state_dir");
+                format!("cannot be written: {error}; {remedy}, or choose another state_dir");
             self.problem(name, &problem)
         })
     }

@@ -102,8 +102,10 @@ impl JournalLink {
 impl Keeper<Server> for JournalLink {
     fn exchange(&mut self, server: &mut Server, notes: &mut Notes<'_>) {
         while let Ok(parcel) = self.done.try_recv() {
-            notes.durable(parcel.job, parcel.position);
-            server.handle_durable(parcel.job, parcel.position);
+            if parcel.is_durable {
+                notes.durable(parcel.job, parcel.position);
+                server.handle_durable(parcel.job, parcel.position);
+            }
             self.free.push(parcel.record);
         }
         let Some(parcels) = &self.parcels else { return };
@@ -114,7 +116,7 @@ impl Keeper<Server> for JournalLink {
             };
             notes.journal(job, position, &record);
             // There are as many places as buffers; a writer that is gone has set the stop flag.
-            if parcels.try_send(Parcel { job, position, record }).is_err() {
+            if parcels.try_send(Parcel { job, position, record, is_durable: false }).is_err() {
                 return;
             }
         }

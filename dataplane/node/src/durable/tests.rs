@@ -129,17 +129,86 @@ impl Judge {
         while order < orders {
             let mut batch = Vec::new();
             for _ in 0..=random.below(4) {
-                batch.push(Parcel { job: JOB, position: order, record: record(order) });
+                batch.push(Parcel {
+                    job: JOB,
+                    position: order,
+                    record: record(order),
+                    is_durable: false,
+                });
                 order += 1;
             }
             let written = writer.write(&mut batch, &done);
-            self.told = told.try_iter().map(|parcel| parcel.position + 1).fold(self.told, u64::max);
+            let durable = told.try_iter().filter(|parcel| parcel.is_durable);
+            self.told = durable.map(|parcel| parcel.position + 1).fold(self.told, u64::max);
             written?;
         }
         let (nobody, nothing) = unbounded();
         drop(nobody);
         writer.run(&nothing, &done)
     }
+}
+
+/// A checkpoint that takes its time.
+fn slowly(work: Work) -> io::Result<Compaction> {
+    start_thread(Box::new(|| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        work()
+    }))
+}
+
+/// However many records come at once, and while a checkpoint is being made.
+#[test]
+fn a_journal_is_never_longer_than_it_may_be() {
+    let disk = FakeDisk::new(1);
+    let stored = StoredJob::open(config(), 1, Arc::new(disk.clone())).unwrap();
+    let max = stored.journal_bytes_max;
+    let mut writer = Writer::new(vec![stored], slowly);
+    let (done, told) = unbounded();
+    for first in [0, 40] {
+        let parcel =
+            |order| Parcel { job: JOB, position: order, record: record(order), is_durable: false };
+        writer.write(&mut (first..first + 40).map(parcel).collect(), &done).unwrap();
+        for (name, bytes) in disk.files() {
+            // The marks come on top.
+            let is_long = name.starts_with("journal") && bytes.len() as u64 > max + 100;
+            assert!(!is_long, "{name} has {} of {max} bytes", bytes.len());
+        }
+    }
+    assert_eq!(told.try_iter().filter(|parcel| parcel.is_durable).count(), 80);
+    let (nobody, nothing) = unbounded();
+    drop(nobody);
+    writer.run(&nothing, &done).unwrap();
+    let found = StoredJob::open(config(), 1, Arc::new(disk)).unwrap();
+    assert_eq!(found.state.unwrap(), states(80)[80]);
+}
+
+#[test]
+fn a_job_whose_disk_fails_ends_alone() {
+    let other = JobId(4);
+    let disks = [FakeDisk::new(1), FakeDisk::new(2)];
+    let stored = [JOB, other].into_iter().zip(&disks).map(|(job, disk)| {
+        let model = ModelConfig { job, ..config().model };
+        let config = ServerJobConfig::new(model, config().workers);
+        StoredJob::open(config, 1 << 20, Arc::new(disk.clone())).unwrap()
+    });
+    let mut writer = Writer::new(stored.collect(), start_thread);
+    let (done, told) = unbounded();
+    let mut write = |order| {
+        let parcel =
+            |job| Parcel { job, position: order, record: record(order), is_durable: false };
+        let result = writer.write(&mut vec![parcel(JOB), parcel(other)], &done);
+        let told = told.try_iter().map(|parcel| (parcel.job, parcel.is_durable));
+        (result.map_err(|error| error.to_string()), told.collect::<Vec<_>>())
+    };
+    assert_eq!(write(0), (Ok(()), vec![(JOB, true), (other, true)]));
+    disks[0].end_after(0);
+    for order in [1, 2] {
+        assert_eq!(write(order), (Ok(()), vec![(JOB, false), (other, true)]));
+    }
+    disks[1].end_after(0);
+    let (ended, told) = write(3);
+    assert!(ended.unwrap_err().contains("cannot be written"), "none is left");
+    assert_eq!(told, [(JOB, false), (other, false)]);
 }
 
 const ORDERS: u64 = 40;

@@ -7,6 +7,7 @@ use core::net::IpAddr;
 use core::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use weft_wire::frame::is_host;
 
 /// An IP address with the length of its network's prefix.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,7 +49,7 @@ impl FromStr for HostAddr {
         if prefix_len > longest {
             return Err(format!("a prefix of `{text}` has at most {longest} bits"));
         }
-        if ip.is_unspecified() || ip.is_multicast() {
+        if !is_host(ip) {
             return Err(format!("`{text}` is no address of one host"));
         }
         Ok(Self { ip, prefix_len })

@@ -68,9 +68,9 @@ pub struct PortSection {
     /// not with `dpdk`. Not for `switch`. Default false.
     #[serde(default)]
     pub shm: bool,
-    /// With `shm`: other users whose workers may ask for memory, by name or number. A worker takes
-    /// it from its own user's box or from root's, so this is for a box that runs as root. Default
-    /// none.
+    /// With `shm`: other users, by name or number, from which workers are served. A worker takes
+    /// memory from its own user's box or from root's, so this is for a box that runs as root.
+    /// Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shm_users: Vec<String>,
     /// `af_packet`: bytes of each lane's receive ring, or with `offload` asked for as its

@@ -134,7 +134,8 @@ pub struct ServerSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_dir: Option<FilePath>,
     /// Bytes that the journal in `state_dir` may have before a checkpoint of the model takes its
-    /// place; at least eight updates. Default 67108864.
+    /// place; at least eight updates. While the checkpoint is made the next journal may have as
+    /// many. Default 67108864.
     #[serde(default = "defaults::journal_bytes_max")]
     pub journal_bytes_max: u64,
 }

@@ -9,6 +9,7 @@ use weft_wire::frame::Endpoint;
 use crate::role::channel::{ChannelClientConfig, ChannelHostConfig, Peer};
 use crate::role::model::{ModelConfig, ModelConfigError};
 use crate::role::server::{ServerJobConfig, snapshots_for};
+use crate::table::peer_problem;
 
 /// One job of a replica.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,8 +124,8 @@ impl ReplicaJobConfig {
         let error = |field, problem| Err(ModelConfigError { field, problem });
         // What it is as a server later, it must fit now.
         self.as_server().check(local, mtu)?;
-        if self.server.addr.is_ipv4() != local.addr.is_ipv4() {
-            return error("server", "must be of the replica's address family");
+        if let Some(problem) = peer_problem(local, self.server.addr) {
+            return error("server", problem);
         }
         if self.index.0 >= 64 {
             return error("index", "must be below 64");

@@ -12,6 +12,7 @@ use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 
 use crate::role::channel::{BOXES_MAX, ChannelHostConfig};
 use crate::role::model::{ModelConfig, ModelConfigError};
+use crate::table::peer_problem;
 
 /// One job of a server.
 #[derive(Clone, Debug, PartialEq)]
@@ -227,8 +228,8 @@ fn check_peers(
     let all: Vec<SocketAddr> = workers.iter().chain(boxes.iter().flatten()).copied().collect();
     for (index, addr) in all.iter().enumerate() {
         let field = if index < workers.len() { "workers" } else { "boxes" };
-        if addr.is_ipv4() != local.addr.is_ipv4() {
-            return error(field, "must be of the server's address family");
+        if let Some(problem) = peer_problem(local, *addr) {
+            return error(field, problem);
         }
         if all[..index].contains(addr) {
             return error(field, "must have distinct addresses");

@@ -14,6 +14,7 @@ impl Worker {
         if self.state == WorkerState::Stopped {
             return;
         }
+        self.forgive(now);
         if self.paced_until <= now {
             self.paced_until = Nanos::MAX;
         }
@@ -28,6 +29,20 @@ impl Worker {
         }
         if let Some(event) = self.overdue(now) {
             self.stop(event);
+        }
+    }
+
+    /// A program that stood still sent no question and took no answer meanwhile, so that time does
+    /// not count against box and members.
+    fn forgive(&mut self, now: Nanos) {
+        let still = now.since(self.poll_timeout());
+        if still.0 < self.shared.config.member_timeout_ns / STILL_SHARE {
+            return;
+        }
+        let later = |at: Nanos| at.saturating_add(still).min(now);
+        self.progress_at = later(self.progress_at);
+        for lane in &mut self.lanes {
+            lane.word_at = lane.word_at.map(later);
         }
     }
 
@@ -141,5 +156,7 @@ impl Worker {
     }
 }
 
+/// Share of its patience by which a timer comes late to a program that stood still.
+const STILL_SHARE: u64 = 8;
 /// Questions of a lane in that time; they are headers alone.
 const QUESTIONS: u64 = 16;

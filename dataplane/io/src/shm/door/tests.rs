@@ -1,4 +1,4 @@
-//! What a kernel that passes descriptors lets a peer do.
+//! Hostile peers under a kernel that passes descriptors to a box.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A socket whose end waits for a minute, and what it waits for.
+/// A socket that a close waits a minute for, and its other end.
 fn lingering() -> (TcpStream, TcpStream) {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut slow = TcpStream::connect(server.local_addr().unwrap()).unwrap();

@@ -103,11 +103,18 @@ fn what_cannot_be_is_refused_with_its_reason_and_changes_nothing() {
         change(&mut row);
         InstallLease(row)
     };
+    let own = config(Vec::new()).local.addr;
+    let [group, all, none] =
+        ["239.1.2.3", "255.255.255.255", "0.0.0.0"].map(|ip| ip.parse().unwrap());
     let cases = [
         ("a job that is there", InstallJob(job(0)), Taken),
         ("a job's index", InstallJob(job(256)), Number),
         ("a rate", InstallJob(JobConfig { rate_bytes_per_sec: Some(0), ..job(2) }), Number),
         ("a row that is there", lease(&|row| row.row = 0), Taken),
+        ("the box's own address", lease(&|row| row.members[1].addr = own), Members),
+        ("a multicast address", lease(&|row| row.members[1].addr.set_ip(group)), Members),
+        ("a broadcast address", lease(&|row| row.members[1].addr.set_ip(all)), Members),
+        ("no host's address", lease(&|row| row.members[1].addr.set_ip(none)), Members),
         ("a row of another job", lease(&|row| row.row = 1), OtherJob),
         ("a row's index", lease(&|row| row.row = 1024), Number),
         ("a job that is not there", lease(&|row| row.job = JobId(9)), UnknownJob),

@@ -177,7 +177,8 @@ impl Home {
                 (body.elements, body.shards) = (self.table.row_len, 1);
                 body.fan_in = self.table.processes.into();
                 // All have the same, or those that have less do not come in.
-                body.window = self.members.iter().map(|m| m.window).max().unwrap_or(0);
+                let most = self.members.iter().map(|m| m.window).max();
+                body.window = most.filter(|lanes| *lanes > 1).unwrap_or(0);
                 (body.integrity, body.mask) = (Integrity::Crc32c, self.living);
             }
             Phase::Refused => {

@@ -53,7 +53,7 @@ impl<S: Store> Process<S> {
         let is_ours = welcome.mask.contains(Members(1 << core.me));
         let is_shape = u32::from(core.table.processes) == welcome.fan_in
             && core.table.row_len == welcome.elements
-            && window(core.table.in_flight) == welcome.window;
+            && u16::from(core.table.in_flight) == welcome.window.max(1);
         if life == 0 || life < core.life || !is_ours || !is_shape {
             return Err(DropReason::Handshake);
         }

@@ -1,5 +1,8 @@
 //! Several accesses to a key in flight: each counts once, in whatever order they come.
 
+use weft_wire::header::HEADER_LEN;
+use weft_wire::hello::{Hello, Phase};
+
 use super::*;
 
 const KEY: u64 = FIRST_KEY;
@@ -131,5 +134,43 @@ fn intents_do_nothing_and_modes_with_copies_are_refused() {
         };
         let made = Process::new(&config, OwnStore::new(&table), 1, Nanos(0));
         assert_eq!(made.err(), Some(TableError::InFlight(in_flight)));
+    }
+}
+
+/// For one lane, another client or box may send 1 where ours sends 0.
+#[test]
+fn one_lane_that_is_said_and_one_that_is_not_are_the_same() {
+    for phase in [Phase::Join, Phase::Welcome] {
+        let mut rig = Rig::new();
+        rig.restart_home();
+        for _ in 0..400 {
+            rig.now = rig.now.saturating_add(Nanos::from_millis(2));
+            let now = rig.now;
+            for process in 0..PROCESSES {
+                let (engine, said) = rig.process(process);
+                engine.poll(now, said);
+                rig.collect(process);
+            }
+            while let Some(mut passing) = rig.wire.pop_front() {
+                say_one_lane(&mut passing.octets, phase);
+                let _ = rig.arrive(&passing);
+            }
+            rig.home.poll(now);
+        }
+        assert_eq!(rig.home.life(), 2, "all have joined it again");
+        rig.call(1, KEY, Op::Add(&ONE), 1);
+        rig.deliver();
+        assert_eq!(rig.done(1, 1), Some(&None));
+        assert_eq!(rig.row(KEY).2, [1.0, 0.0]);
+    }
+}
+
+/// Puts 1 lane for 0 into a handshake of this phase.
+fn say_one_lane(datagram: &mut [u8], phase: Phase) {
+    let Ok((mut hello, _)) = Hello::parse(&datagram[HEADER_LEN..]) else { return };
+    if hello.phase == phase && hello.window == 0 {
+        hello.window = 1;
+        hello.emit(&[], &mut datagram[HEADER_LEN..]);
+        Packet::new_unchecked(datagram).seal(weft_kernel::crc32c);
     }
 }
