@@ -62,6 +62,7 @@ fn the_summary_has_the_keys_that_scripts_read() {
     let mut expected = [
         "policy",
         "jobs",
+        "jobs_without_curve",
         "avg_jct_s",
         "median_jct_s",
         "p95_jct_s",

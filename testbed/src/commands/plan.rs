@@ -140,7 +140,9 @@ fn read(arguments: &PlanArgs) -> anyhow::Result<Case> {
         Some(ObjectiveName::Last) => options.objective = Objective::Last,
         None => {}
     }
-    Case::new(&spec).map_err(explain)
+    let case = Case::new(&spec).map_err(explain)?;
+    case.check_reservations().map_err(explain)?;
+    Ok(case)
 }
 
 fn draw(case: &Case, plan: &Plan, path: &Path) -> Result<(), Failure> {

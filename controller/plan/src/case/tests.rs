@@ -50,7 +50,8 @@ fn the_fraction_of_a_high_rate_is_left_out() {
 fn refused(from: &str, to: &str) -> String {
     assert_eq!(GOOD.matches(from).count(), 1, "{from}");
     let text = GOOD.replacen(from, to, 1);
-    Case::from_json(&text).expect_err(to).to_string()
+    let case = Case::from_json(&text);
+    case.and_then(|case| case.check_reservations()).expect_err(to).to_string()
 }
 
 #[test]
