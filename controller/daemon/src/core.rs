@@ -6,7 +6,6 @@
 //! dials again.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -18,9 +17,8 @@ use weft_rpc::convert::command_to_proto;
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 
-use crate::error::DaemonError;
 use crate::events::Events;
-use crate::state;
+use crate::state::StateFile;
 
 mod convert;
 mod input;
@@ -34,7 +32,7 @@ mod workers;
 
 pub use input::{
     CoreSender, Ended, HoldAnswer, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, PauseAnswer,
-    ResizeAnswer, ResumeAnswer, Snapshot, Unheld, Unpaused, Unresized, WorkerKey,
+    ResizeAnswer, ResumeAnswer, Snapshot, Unheld, Unpaused, UnregisterAnswer, Unresized, WorkerKey,
 };
 pub use policy::JobPolicy;
 
@@ -49,7 +47,7 @@ struct Peer<T> {
 pub struct Core {
     controller: Controller,
     start: Instant,
-    state_file: Option<PathBuf>,
+    state_file: Option<StateFile>,
     events: Option<Events>,
     job_policy: Option<JobPolicy>,
     telemetry_period_ns: u64,
@@ -65,8 +63,8 @@ pub struct Core {
     pauses: HashMap<JobId, PauseAnswer>,
     /// Who waits for jobs to have another width.
     resizes: HashMap<JobId, ResizeAnswer>,
-    /// Told as soon as the state is saved.
-    answers: Vec<Box<dyn FnOnce() + Send>>,
+    /// Answers that are sent as soon as the state is saved.
+    answers: Vec<Box<dyn FnOnce(&mut Self) + Send>>,
     streams: u64,
     saved_at: Instant,
     unsaved: Option<Unsaved>,
@@ -85,7 +83,7 @@ impl Core {
     #[must_use]
     pub fn new(
         controller: Controller,
-        state_file: Option<PathBuf>,
+        state_file: Option<StateFile>,
         telemetry_period_ns: u64,
         nonce: u64,
     ) -> Self {
@@ -211,10 +209,19 @@ impl Core {
         if self.unsaved.as_ref().is_some_and(|unsaved| unsaved.is_urgent) {
             return;
         }
-        self.answers.drain(..).for_each(|answer| answer());
         while let Some(action) = self.controller.poll_action() {
             self.act(action);
         }
+        for answer in std::mem::take(&mut self.answers) {
+            answer(self);
+        }
+    }
+
+    /// Answers once what was asked for is saved, and carried out as far as it can be at once. A
+    /// refusal waits too: what it refers to may be of a word that is not saved yet.
+    fn answer_saved(&mut self, answer: impl FnOnce(&mut Self) + Send + 'static) {
+        self.answers.push(Box::new(answer));
+        self.act_all();
     }
 
     /// Writes the state before what depends on it is carried out. What cannot be written is tried
@@ -231,7 +238,7 @@ impl Core {
         is_urgent |= before.as_ref().is_some_and(|unsaved| unsaved.is_urgent);
         let new = self.controller.poll_saved();
         let Some(saved) = new.or_else(|| before.map(|unsaved| unsaved.saved)) else { return };
-        match self.write_state(&saved) {
+        match self.state_file.as_ref().map_or(Ok(()), |file| file.write(&saved)) {
             Ok(()) if was_in_trouble => {
                 weft_process::say!("weft-controller: the state is saved again")
             }
@@ -244,10 +251,6 @@ impl Core {
                 self.unsaved = Some(Unsaved { saved, is_urgent });
             }
         }
-    }
-
-    fn write_state(&self, saved: &Saved) -> Result<(), DaemonError> {
-        self.state_file.as_ref().map_or(Ok(()), |path| state::write(path, saved))
     }
 
     fn act(&mut self, action: Action) {
@@ -332,11 +335,9 @@ impl Core {
             Input::Register(job, answer) => {
                 let registered = self.controller.register_job(self.now_ns(), *job);
                 let described = registered.map(|id| self.describe(id).unwrap_or_default());
-                let _ = answer.send(described);
+                self.answer_saved(move |_| drop(answer.send(described)));
             }
-            Input::Unregister(name, answer) => {
-                let _ = answer.send(self.unregister(&name));
-            }
+            Input::Unregister(name, answer) => self.unregister(&name, answer),
             Input::Pause(name, answer) => self.pause(&name, answer),
             Input::Resume(name, answer) => self.resume(&name, answer),
             Input::Resize(name, workers, answer) => self.resize(&name, workers, answer),

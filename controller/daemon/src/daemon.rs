@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::events::Events;
 use crate::exec::{self, ExecPolicy, TIMEOUT_DEFAULT};
 use crate::northbound::Northbound;
 use crate::southbound::node::Southbound;
-use crate::state;
+use crate::state::StateFile;
 use crate::status::{Reader, serve_metrics, write_json, write_text};
 
 /// Checks a configuration as a whole: what [`Daemon::bind`] would refuse, without a socket.
@@ -93,6 +93,7 @@ pub struct Daemon {
     listener: TcpListener,
     certificates: Option<Certificates>,
     controller: Controller,
+    state_file: Option<StateFile>,
     config: ControllerConfig,
     /// Where it listens.
     pub addr: SocketAddr,
@@ -106,9 +107,10 @@ impl Daemon {
     pub async fn bind(config: ControllerConfig) -> Result<Self, DaemonError> {
         let certificates = certificates(&config)?;
         job_policy(&config)?;
-        let known =
-            config.state_file.as_deref().map(Path::new).map(state::read).transpose()?.flatten();
-        let saved = known.unwrap_or_else(|| Saved::fresh(seed()));
+        let opened =
+            config.state_file.clone().map(PathBuf::from).map(StateFile::open).transpose()?;
+        let (state_file, known) = opened.unzip();
+        let saved = known.flatten().unwrap_or_else(|| Saved::fresh(seed()));
         let policies = policies(&config);
         check_registered(&saved, &policies).map_err(|problem| DaemonError::State {
             path: config.state_file.clone().unwrap_or_default().into(),
@@ -119,7 +121,7 @@ impl Daemon {
         let listen = |source| DaemonError::Listen { addr, what: "gRPC", source };
         let listener = TcpListener::bind(addr).await.map_err(listen)?;
         let addr = listener.local_addr().map_err(listen)?;
-        Ok(Self { listener, certificates, controller, config, addr })
+        Ok(Self { listener, certificates, controller, state_file, config, addr })
     }
 
     /// Serves until `stop`; returns the last figures.
@@ -127,10 +129,9 @@ impl Daemon {
     /// # Errors
     /// The address for metrics cannot be used, or the gRPC server ended by itself.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<Snapshot, DaemonError> {
-        let Self { listener, certificates, controller, config, addr } = self;
+        let Self { listener, certificates, controller, state_file, config, addr } = self;
         let (core, inputs) = mpsc::channel(INPUTS_MAX);
         let period_ns = config.telemetry_period_ms.saturating_mul(1_000_000);
-        let state_file = config.state_file.clone().map(PathBuf::from);
         let mut running = Core::new(controller, state_file, period_ns, random());
         if let Some(policy) = job_policy(&config)? {
             running.steer_by(policy);
@@ -177,7 +178,8 @@ impl Daemon {
         let _ = core.send(Input::Stop(answer)).await;
         let mut last = answered.await.unwrap_or_default();
         (last.connections_refused, last.calls_refused) = refusals.read();
-        running.abort();
+        // It has answered, and lets go of the state file.
+        let _ = running.await;
         Ok(last)
     }
 }

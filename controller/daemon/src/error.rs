@@ -33,6 +33,12 @@ pub enum DaemonError {
         /// Why.
         problem: String,
     },
+    /// Another controller has the state file.
+    #[error("another weft-controller has the state in {path}; end that one first", path = .path.display())]
+    StateTaken {
+        /// The file.
+        path: PathBuf,
+    },
     /// The state file cannot be written.
     #[error("cannot write the state to {path}: {source}; make its directory writable")]
     SaveState {

@@ -6,6 +6,7 @@ mod common;
 use std::time::Duration;
 
 use weft_config::controller::{ControllerConfig, HostConfig, PlaceConfig, ReduceConfig};
+use weft_controller::daemon::Daemon;
 use weft_rpc::v1;
 use weft_rpc::v1::status_client::StatusClient;
 use weft_rpc::v1::worker_reply::Message as Heard;
@@ -106,6 +107,69 @@ async fn a_word_is_answered_when_it_is_saved() {
     // A resume, too, is on the disk before it is answered.
     client.resume_job(resume).await.unwrap();
     assert!(!std::fs::read_to_string(&state_file).unwrap().contains("\"paused\""));
+}
+
+/// As above; of a refusal too, for it is of a word that may not outlive this controller.
+#[tokio::test]
+async fn a_job_comes_and_goes_for_its_operator_when_that_is_saved() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("state");
+    std::fs::create_dir(&folder).unwrap();
+    let state_file = folder.join("controller.json");
+    let config =
+        ControllerConfig { state_file: Some(state_file.to_str().unwrap().into()), ..config() };
+    let channel = controller(config).await;
+    let client = WorkersClient::new(channel.clone());
+    let more = v1::RegisterJobRequest {
+        name: "more".into(),
+        job: 2,
+        dimension: 10,
+        worker_hosts: vec!["w0".into()],
+        server: "s0".into(),
+        ..v1::RegisterJobRequest::default()
+    };
+    let code = |outcome: Result<(), tonic::Status>| outcome.err().map(|status| status.code());
+    let register = || {
+        let (mut client, more) = (client.clone(), more.clone());
+        tokio::spawn(async move { client.register_job(more).await.map(drop) })
+    };
+    let unregister = || {
+        let mut client = client.clone();
+        let more = v1::UnregisterJobRequest { name: "more".into() };
+        tokio::spawn(async move { client.unregister_job(more).await.map(drop) })
+    };
+    type Word = tokio::task::JoinHandle<Result<(), tonic::Status>>;
+    let ended = async |word: Word| tokio::time::timeout(PATIENCE, word).await.unwrap().unwrap();
+    let is_kept = || std::fs::read_to_string(&state_file).unwrap().contains("\"more\"");
+    for is_coming in [true, false] {
+        // The disk is gone.
+        std::fs::remove_dir_all(&folder).unwrap();
+        let word = || if is_coming { register() } else { unregister() };
+        let (first, again) = (word(), word());
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        assert!(!first.is_finished() && !again.is_finished(), "it is not saved");
+        std::fs::create_dir(&folder).unwrap();
+        let outcomes = [code(ended(first).await), code(ended(again).await)];
+        assert_eq!(is_kept(), is_coming, "it was answered");
+        let refused = if is_coming { tonic::Code::AlreadyExists } else { tonic::Code::NotFound };
+        assert!(outcomes.contains(&None) && outcomes.contains(&Some(refused)), "{outcomes:?}");
+    }
+}
+
+/// The second would overwrite the state of the first.
+#[tokio::test]
+async fn a_state_file_is_one_controllers() {
+    let directory = tempfile::tempdir().unwrap();
+    let state_file = Some(directory.path().join("state.json").to_str().unwrap().to_owned());
+    let config = ControllerConfig { state_file, ..config() };
+    let first = Daemon::bind(config.clone()).await.unwrap();
+    let second = Daemon::bind(config.clone()).await.unwrap_err();
+    assert_eq!(second.exit_status(), 3);
+    let said = second.to_string();
+    assert!(said.contains("another weft-controller") && said.contains("state.json"), "{said}");
+    // One that ended in order lets go of it.
+    first.run(async {}).await.unwrap();
+    Daemon::bind(config).await.unwrap();
 }
 
 /// A word that cannot be is refused with the numbers of whoever said it; a worker that is of

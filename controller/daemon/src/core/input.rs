@@ -71,7 +71,7 @@ pub enum Input {
     /// A job is made known.
     Register(Box<JobConfig>, oneshot::Sender<Result<v1::JobDescription, ConfigError>>),
     /// A job that was registered is to end.
-    Unregister(String, oneshot::Sender<Result<Unregistered, UnregisterError>>),
+    Unregister(String, UnregisterAnswer),
     /// A box, by its name, is to install or remove what it holds for a job.
     Hold(String, Box<HoldingCommand>, HoldAnswer),
     /// A job, by its name, is to pause.
@@ -87,6 +87,9 @@ pub enum Input {
     /// The controller is to end: it saves its state, gives its last figures and takes no more.
     Stop(oneshot::Sender<Snapshot>),
 }
+
+/// How a job's end is answered.
+pub type UnregisterAnswer = oneshot::Sender<Result<Unregistered, UnregisterError>>;
 
 /// How a box's holding is answered.
 pub type HoldAnswer = oneshot::Sender<Result<(), Unheld>>;

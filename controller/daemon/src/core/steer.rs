@@ -14,7 +14,7 @@ impl Core {
         match self.controller.pause_job(self.now_ns(), name, Steerer::Operator) {
             // An operator's pause of a job that stands by a policy's word: nothing else comes.
             Ok(job) if self.controller.stands(job) => {
-                self.answer_saved(move || drop(answer.send(Ok(0))));
+                self.answer_saved(move |_| drop(answer.send(Ok(0))));
             }
             Ok(job) => {
                 if let Some(before) = self.pauses.insert(job, answer) {
@@ -22,7 +22,7 @@ impl Core {
                 }
             }
             Err(error) => {
-                let _ = answer.send(Err(Unpaused::Untold(error)));
+                self.answer_saved(move |_| drop(answer.send(Err(Unpaused::Untold(error)))));
             }
         }
     }
@@ -34,7 +34,7 @@ impl Core {
                 self.resizes.insert(job, answer);
             }
             Err(error) => {
-                let _ = answer.send(Err(Unresized::Untold(error)));
+                self.answer_saved(move |_| drop(answer.send(Err(Unresized::Untold(error)))));
             }
         }
     }
@@ -77,16 +77,8 @@ impl Core {
 
     /// Has a job go on.
     pub(super) fn resume(&mut self, name: &str, answer: ResumeAnswer) {
-        match self.controller.resume_job(self.now_ns(), name, Steerer::Operator) {
-            Ok(_) => self.answer_saved(move || drop(answer.send(Ok(())))),
-            Err(error) => drop(answer.send(Err(error))),
-        }
-    }
-
-    /// Answers once what was asked for is saved.
-    fn answer_saved(&mut self, answer: impl FnOnce() + Send + 'static) {
-        self.answers.push(Box::new(answer));
-        self.act_all();
+        let resumed = self.controller.resume_job(self.now_ns(), name, Steerer::Operator);
+        self.answer_saved(move |_| drop(answer.send(resumed.map(drop))));
     }
 
     /// Tells people, and whoever waits, what a job does now.

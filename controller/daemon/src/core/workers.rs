@@ -5,14 +5,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use weft_control::Version;
-use weft_controller_engine::{
-    BegunRound, Reporter, TransferRequest, UnregisterError, Unregistered, shown,
-};
+use weft_controller_engine::{BegunRound, Reporter, TransferRequest, Unregistered, shown};
 use weft_rpc::convert::rounds;
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 
-use super::{Core, Ended, Outbox, Peer, WorkerKey, convert};
+use super::{Core, Ended, Outbox, Peer, UnregisterAnswer, WorkerKey, convert};
 use crate::auth;
 
 impl Core {
@@ -208,10 +206,21 @@ impl Core {
         outcome.map_err(convert::refused)
     }
 
-    /// Ends a job, and with it its workers' streams, once they have heard what it means for them.
-    pub(super) fn unregister(&mut self, name: &str) -> Result<Unregistered, UnregisterError> {
-        let ended = self.controller.unregister_job(self.now_ns(), name)?;
-        self.act_all();
+    /// Ends a job.
+    pub(super) fn unregister(&mut self, name: &str, answer: UnregisterAnswer) {
+        let ended = self.controller.unregister_job(self.now_ns(), name);
+        let name = name.to_owned();
+        self.answer_saved(move |core| {
+            if let Ok(ended) = &ended {
+                core.end_workers(&name, ended);
+            }
+            // The caller may have gone.
+            let _ = answer.send(ended);
+        });
+    }
+
+    /// Ends the streams of a job's workers, after their last replies.
+    fn end_workers(&mut self, name: &str, ended: &Unregistered) {
         let refused = v1::Refused::new("job", "was unregistered");
         let message = Some(v1::worker_reply::Message::Refused(refused));
         self.workers.retain(|(job, _), peer| {
@@ -226,7 +235,6 @@ impl Core {
             ended.dropped,
             ended.groups
         );
-        Ok(ended)
     }
 
     pub(super) fn worker_gone(&mut self, key: WorkerKey) {

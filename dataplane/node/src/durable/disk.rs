@@ -5,9 +5,11 @@
 //! the directory was.
 
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+
+use weft_process::lock::lock;
 
 use crate::error::NodeError;
 
@@ -64,15 +66,12 @@ impl LockedDirectory {
         };
         fs::create_dir_all(&path).map_err(denied)?;
         sync_parents(&path);
-        let lock = OpenOptions::new().create(true).append(true).open(path.join("lock"));
-        let lock = lock.map_err(denied)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(NodeError::State {
+        match lock(&path.join("lock")).map_err(denied)? {
+            Some(lock) => Ok(Self { path, _lock: lock }),
+            None => Err(NodeError::State {
                 path,
                 problem: "another weft-node serves from it; end that one first".to_owned(),
             }),
-            Err(TryLockError::Error(error)) => Err(denied(error)),
         }
     }
 }
@@ -132,6 +131,8 @@ fn sync_parents(path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+
     use super::*;
 
     /// The system refuses to make a device durable: so it was asked.
