@@ -1,25 +1,33 @@
 //! What an operator asks of a controller, over gRPC: a call, and the one answer or why there is
 //! none.
+//!
+//! Invariant: dialling and the first call take at most the caller's time together, each further
+//! call as long, and all of it ends soon after a signal.
 
+use std::cell::Cell;
 use std::error::Error as _;
 use std::path::Path;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 use weft_control::{BandPolicy, Command, HoldingCommand};
 use weft_rpc::convert::command_to_proto;
-use weft_rpc::tls::{self, DialError, Dialler, TlsFiles};
+use weft_rpc::tls::{self, CallRuntime, DialError, Dialler, TlsFiles};
 use weft_rpc::v1;
 use weft_rpc::v1::status_client::StatusClient;
 use weft_rpc::v1::workers_client::WorkersClient;
 
+use crate::interrupt;
+
 /// A connection to a controller.
 #[derive(Debug)]
 pub struct Operator {
-    runtime: Runtime,
+    runtime: CallRuntime,
     channel: Channel,
     timeout: Duration,
+    /// When dialling began, until the first call.
+    dialled: Cell<Option<Instant>>,
     endpoint: String,
 }
 
@@ -67,6 +75,9 @@ pub enum OperatorError {
     /// It said no.
     #[error("{}", .0.message())]
     Said(tonic::Status),
+    /// A signal came first.
+    #[error("a signal came before the controller answered")]
+    Interrupted,
     /// It said nothing of itself in time.
     #[error("the controller did not answer within {seconds} s; is it stopped, or overloaded?")]
     Unread {
@@ -91,6 +102,7 @@ impl OperatorError {
         match self {
             Self::Address { .. }
             | Self::Broken(_)
+            | Self::Interrupted
             | Self::System(_)
             | Self::Call(_)
             | Self::Dial { .. }
@@ -125,20 +137,24 @@ impl Operator {
         if let Some(problem) = problem(endpoint, certs.is_some()) {
             return Err(OperatorError::Address { endpoint: endpoint.to_owned(), problem });
         }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(OperatorError::System)?;
+        let begun = Instant::now();
+        let runtime = CallRuntime::new().map_err(OperatorError::System)?;
         let files = certs.map(|folder| TlsFiles::in_folder(folder, "operator"));
-        let dialler = Dialler::new(endpoint, files.as_ref(), |to| to.connect_timeout(DIAL_TIMEOUT))
-            .map_err(OperatorError::Call)?;
+        let dialler = Dialler::new(endpoint, files.as_ref()).map_err(OperatorError::Call)?;
+        let dialler = dialler.within(timeout);
         let endpoint = endpoint.to_owned();
-        match runtime.block_on(dialler.dial()) {
-            Ok(channel) => Ok(Self { runtime, channel, timeout, endpoint }),
-            Err(source @ DialError::Connect(_)) => Err(match tls::refusal(&source) {
-                Some(problem) => OperatorError::Foreign { endpoint, problem },
-                None => OperatorError::Dial { endpoint, source },
-            }),
+        let dial = unless_raised(dialler.dial(|channel| async { Ok(channel) }));
+        match runtime.block_on(dial).ok_or(OperatorError::Interrupted)? {
+            Ok(channel) => {
+                let dialled = Cell::new(Some(begun));
+                Ok(Self { runtime, channel, timeout, dialled, endpoint })
+            }
+            Err(source @ (DialError::Connect(_) | DialError::Late(_))) => {
+                Err(match tls::refusal(&source) {
+                    Some(problem) => OperatorError::Foreign { endpoint, problem },
+                    None => OperatorError::Dial { endpoint, source },
+                })
+            }
             // Its certificate went meanwhile.
             Err(source) => Err(OperatorError::Call(source)),
         }
@@ -210,13 +226,19 @@ impl Operator {
         })
     }
 
-    /// Waits for the answer to a call.
+    /// Waits for the answer to a call. The connection is dialled again if it broke, which the
+    /// call's own clock does not see.
     fn wait<T>(
         &self,
         call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     ) -> Result<tonic::Response<T>, OperatorError> {
-        let asked = Instant::now();
-        self.runtime.block_on(call).map_err(|status| {
+        let asked = self.dialled.take().unwrap_or_else(Instant::now);
+        let silent = OperatorError::Silent { seconds: self.timeout.as_secs_f64() };
+        let left = self.timeout.saturating_sub(asked.elapsed());
+        let call = unless_raised(async { tokio::time::timeout(left, call).await });
+        let answered = self.runtime.block_on(call);
+        let answered = answered.ok_or(OperatorError::Interrupted)?.map_err(|_| silent)?;
+        answered.map_err(|status| {
             let is_late = asked.elapsed() >= self.timeout;
             // Whichever side's clock ends the call.
             match status.code() {
@@ -252,6 +274,18 @@ impl Operator {
     }
 }
 
+/// The outcome of some work; none when a signal comes first that is only noted.
+async fn unless_raised<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    loop {
+        match tokio::time::timeout(LOOK, &mut work).await {
+            Ok(done) => return Some(done),
+            Err(_) if interrupt::is_raised() => return None,
+            Err(_) => {}
+        }
+    }
+}
+
 /// What was told is of the connection, and not the controller's own.
 fn is_broken(status: &tonic::Status) -> bool {
     matches!(status.code(), tonic::Code::Unavailable | tonic::Code::Unknown)
@@ -277,8 +311,8 @@ fn problem(endpoint: &str, has_certs: bool) -> Option<&'static str> {
     (!is_port).then_some("has a port that is none: they are 1 to 65535")
 }
 
-/// How long one attempt to connect may take.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often a wait looks for a signal.
+const LOOK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -295,7 +329,7 @@ mod tests {
         }
         assert!(of("https://h:1").is_some_and(|it| it.contains("--certs")));
         assert_eq!(problem("https://h:1", true), None);
-        let wrong = Operator::dial("http://127.0.0.1:99999", None, DIAL_TIMEOUT);
+        let wrong = Operator::dial("http://127.0.0.1:99999", None, LOOK);
         assert!(wrong.is_err_and(|error| error.is_usage()));
     }
 

@@ -3,10 +3,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use weft_config::TlsSection;
 use weft_config::controller::{ControllerConfig, HostConfig, JobConfig};
 use weft_controller::daemon::Daemon;
@@ -107,6 +110,40 @@ fn a_controller_that_says_nothing_is_asked_and_not_told() {
     let (status, said) = weft(here.path(), &word);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("it may heed the word yet"), "{said}");
+}
+
+/// A stopped controller listens like this: with TLS it does not even shake hands.
+#[test]
+fn a_dial_that_nobody_answers_ends_in_time_and_at_a_signal() {
+    let here = tempfile::tempdir().unwrap();
+    for arguments in [&["certs", "init"][..], &["certs", "issue", "operator"]] {
+        assert_eq!(weft(here.path(), arguments).0, Some(0));
+    }
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("https://{}", silent.local_addr().unwrap());
+    let certs = ["--certs", "certs"];
+    let (status, said) = weft(here.path(), &[&["top", &address, "--once"], &certs[..]].concat());
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains("no answer within 5 s"), "{said}");
+    let word = ["job", "pause", "digits", "--controller", &address, "--timeout", "0.5"];
+    let (status, said) = weft(here.path(), &[&word, &certs[..]].concat());
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains("no answer within 0.5 s"), "{said}");
+    // A recording takes a signal down in order, whatever it waits for.
+    while silent.set_nonblocking(true).is_ok() && silent.accept().is_ok() {}
+    silent.set_nonblocking(false).unwrap();
+    let mut top = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .current_dir(here.path())
+        .args([&["top", &address, "--record", "readings"], &certs[..]].concat())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _held = silent.accept().unwrap();
+    let signalled = Instant::now();
+    kill(Pid::from_raw(i32::try_from(top.id()).unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(top.wait().unwrap().code(), Some(130));
+    assert!(signalled.elapsed() < Duration::from_secs(4), "the dial's end was waited for");
 }
 
 /// Nothing of it was ever granted: it waited for its server until the caller's time was over.

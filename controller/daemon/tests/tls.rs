@@ -90,7 +90,7 @@ fn replace(path: &Path, text: &str) {
 
 async fn dial(at: &str, files: &TlsFiles) -> Result<Channel, weft_rpc::tls::DialError> {
     let endpoint = format!("https://{at}");
-    Dialler::new(&endpoint, Some(files), |endpoint| endpoint).unwrap().dial().await
+    Dialler::new(&endpoint, Some(files)).unwrap().dial(|channel| async { Ok(channel) }).await
 }
 
 fn section(files: &TlsFiles) -> TlsSection {

@@ -3,30 +3,35 @@
 //! It dials the controller, tells it what the node is ([`NodeState`]), hands commands to lane 0 and
 //! takes its events ([`NodeControl`]), and reports of the link ([`LinkAgent`]). Lanes never wait
 //! for it: both queues are bounded, and without a controller the lanes go on with what is
-//! installed. Events that found no controller are kept, the newest `EVENTS_KEPT_MAX`, and told
-//! after the next hello. With `node.events` every event is logged too, whether there is a
-//! controller or not.
+//! installed. Events that found no controller, or that its stream had not taken when it ended, are
+//! kept, the newest `EVENTS_KEPT_MAX`, and sent after the next hello. With `node.events` every
+//! event is logged too, with a controller or without. Each wait of the agent takes events
+//! meanwhile, and ends with the node.
 
 mod begin;
 mod log;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::Stream;
 use tonic::Streaming;
-use tonic::transport::Endpoint;
 use weft_agent::{LinkAgent, NodeState, Report};
 use weft_config::node::{BandsBy, NodeConfig};
 use weft_control::Command;
 use weft_io::marks::JobMarks;
 use weft_rpc::convert;
-use weft_rpc::tls::{self, Dialler, TlsFiles};
+use weft_rpc::tls::{self, CallRuntime, Dialler, TlsFiles};
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
@@ -88,25 +93,14 @@ pub fn start(
     };
     // It may come within moments: till then nothing is decided without it.
     control.note_controller(false);
-    let with = |endpoint: Endpoint| {
-        endpoint
-            .connect_timeout(DIAL_TIMEOUT)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .keep_alive_timeout(KEEPALIVE)
-            .keep_alive_while_idle(true)
-    };
     let tls = section.tls.as_ref().map(TlsFiles::from);
-    let dialler =
-        Dialler::new(&section.endpoint, tls.as_ref(), with).map_err(|error| failed(&error))?;
+    let dialler = Dialler::new(&section.endpoint, tls.as_ref()).map_err(|error| failed(&error))?;
+    let dialler = dialler.keep_alive(KEEPALIVE);
     let name = bands::name(config);
     let link = LinkAgent::new(link(config), control.account());
     let bands = Bands::start(config, &name, Arc::clone(&control))?;
     let state = NodeState::new(name, life, roles(config, resumed), holdings(config));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(&error))?;
+    let runtime = CallRuntime::new().map_err(|error| failed(&error))?;
     let agent = Agent {
         dialler,
         refused: None,
@@ -170,13 +164,21 @@ impl Agent {
                 );
             }
             wait = if was_up { REDIAL_MIN } else { (wait * 2).min(REDIAL_MAX) };
-            let until = Instant::now() + wait;
-            while !self.is_stopped() && Instant::now() < until {
-                self.keep_events();
-                tokio::time::sleep(TICK.max(Duration::from_millis(10))).await;
-            }
+            self.meanwhile(tokio::time::sleep(wait)).await;
         }
         self.keep_events();
+    }
+
+    /// Waits for something, and takes what happens meanwhile; `None` when the node ends first.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        while !self.is_stopped() {
+            self.keep_events();
+            if let Ok(done) = tokio::time::timeout(STREAM_TICK, &mut work).await {
+                return Some(done);
+            }
+        }
+        None
     }
 
     fn is_stopped(&self) -> bool {
@@ -185,11 +187,8 @@ impl Agent {
 
     /// One stream, from dialling to its end. True when the controller took the hello.
     async fn attach(&mut self) -> bool {
-        let channel = match self.dialler.dial().await {
-            Ok(channel) => channel,
-            Err(error) => return self.not_accepted(&error),
-        };
-        let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
+        let (outbox, told) = mpsc::channel(OUTBOX_MAX);
+        let outbound = Outbound(Arc::new(Mutex::new(told)));
         self.keep_events();
         let lost = self.lost + self.control.events_lost();
         let hello = convert::hello_to_proto(&self.state.hello(), VERSION, lost);
@@ -197,18 +196,51 @@ impl Agent {
         if outbox.send(v1::NodeMessage { message: Some(hello) }).await.is_err() {
             return false;
         }
-        let stream = NodesClient::new(channel).attach(ReceiverStream::new(outbound)).await;
-        let stream = match stream {
-            Ok(stream) => stream,
-            Err(status) => return self.not_accepted(&status),
+        let (dialler, unsaid) = (self.dialler.clone(), outbound.clone());
+        let dial = dialler.dial(|channel| async move {
+            let stream = NodesClient::new(channel).attach(outbound).await?;
+            let mut commands = stream.into_inner();
+            let first = commands.message().await?.and_then(|command| command.command);
+            Ok((commands, first))
+        });
+        let commands = match self.meanwhile(dial).await {
+            Some(Ok((commands, Some(v1::command::Command::Welcome(welcome))))) => {
+                self.welcome(&welcome, &outbox);
+                commands
+            }
+            Some(Ok((_, Some(v1::command::Command::Refused(refused))))) => {
+                say_refused(&refused);
+                return false;
+            }
+            Some(Ok(_)) | None => return false,
+            Some(Err(error)) => return self.not_accepted(&error),
         };
-        let was_up = self.serve(stream.into_inner(), &outbox).await;
+        self.serve(commands, &outbox).await;
         self.control.note_controller(false);
         self.link.end();
-        if was_up {
-            self.refused = None;
+        self.refused = None;
+        self.take_back(&unsaid);
+        true
+    }
+
+    fn welcome(&mut self, welcome: &v1::NodeWelcome, outbox: &Outbox) {
+        self.control.note_controller(true);
+        // A server's box without telemetry is dead to the controller.
+        let period_ns = welcome.telemetry_period_ns.max(1);
+        if let Some(port) = self.link.begin(period_ns, welcome.probe_nonce) {
+            tell(outbox, Message::ProbePort(port));
         }
-        was_up
+    }
+
+    /// Keeps the events that a stream had not taken when it ended, before those of later.
+    fn take_back(&mut self, unsaid: &Outbound) {
+        let later = std::mem::take(&mut self.kept);
+        while let Ok(message) = unsaid.lock().try_recv() {
+            if let Some(Message::Event(event)) = message.message {
+                self.keep(event);
+            }
+        }
+        later.into_iter().for_each(|event| self.keep(event));
     }
 
     /// Tells people, once, why the controller and this node do not accept each other. The
@@ -223,38 +255,19 @@ impl Agent {
         false
     }
 
-    async fn serve(&mut self, mut commands: Streaming<v1::Command>, outbox: &Outbox) -> bool {
-        let mut was_up = false;
+    async fn serve(&mut self, mut commands: Streaming<v1::Command>, outbox: &Outbox) {
         let control = Arc::clone(&self.control);
         let mut ticks = tokio::time::interval(STREAM_TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 command = commands.message() => {
-                    let command = match command {
-                        Ok(Some(command)) => command,
-                        Err(status) if !was_up => return self.not_accepted(&status),
-                        Ok(None) | Err(_) => return was_up,
-                    };
+                    let Ok(Some(command)) = command else { return };
                     match &command.command {
                         Some(v1::command::Command::Welcome(welcome)) => {
-                            was_up = true;
-                            self.control.note_controller(true);
-                            // A server's box that says nothing is dead to the controller.
-                            let period_ns = welcome.telemetry_period_ns.max(1);
-                            if let Some(port) = self.link.begin(period_ns, welcome.probe_nonce) {
-                                tell(outbox, Message::ProbePort(port));
-                            }
+                            self.welcome(welcome, outbox);
                         }
-                        Some(v1::command::Command::Refused(refused)) => {
-                            weft_process::say!(
-                                "weft-node: the controller refused `{}`: {}",
-                                refused.field, refused.problem
-                            );
-                            if !was_up {
-                                return false;
-                            }
-                        }
+                        Some(v1::command::Command::Refused(refused)) => say_refused(refused),
                         Some(v1::command::Command::Settled(_)) => self.control.note_settled(),
                         Some(v1::command::Command::Probe(probe)) => self.link.obey(probe),
                         _ => self.obey(&command).await,
@@ -272,7 +285,7 @@ impl Agent {
                 _ = ticks.tick() => {}
             }
             if self.is_stopped() || !self.tell_events(outbox).await {
-                return was_up;
+                return;
             }
         }
     }
@@ -316,20 +329,20 @@ impl Agent {
 
     /// Hands what concerns the host's link to whoever applies it, who answers.
     async fn set_band(&mut self, mut asked: Asked) {
-        let Some(bands) = &self.bands else {
-            let event = match &mut self.of_port {
-                Some(of_port) => of_port.set(asked, &self.marks),
-                None => bands::none(&asked),
-            };
-            return self.control.tell(asked.job, event);
-        };
-        while let Err(again) = bands.ask(asked) {
-            if self.stop.load(Ordering::Relaxed) {
+        while let Some(bands) = &self.bands {
+            let Err(again) = bands.ask(asked) else { return };
+            asked = again;
+            if self.is_stopped() {
                 return;
             }
+            self.keep_events();
             tokio::time::sleep(TICK).await;
-            asked = again;
         }
+        let event = match &mut self.of_port {
+            Some(of_port) => of_port.set(asked, &self.marks),
+            None => bands::none(&asked),
+        };
+        self.control.tell(asked.job, event);
     }
 
     /// Takes the lane's events; the oldest make room when nobody listens.
@@ -375,6 +388,29 @@ impl Agent {
     }
 }
 
+/// The messages for a stream; the agent takes back those that are left at its end.
+#[derive(Clone)]
+struct Outbound(Arc<Mutex<mpsc::Receiver<v1::NodeMessage>>>);
+
+impl Outbound {
+    fn lock(&self) -> std::sync::MutexGuard<'_, mpsc::Receiver<v1::NodeMessage>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stream for Outbound {
+    type Item = v1::NodeMessage;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.lock().poll_recv(context)
+    }
+}
+
+fn say_refused(refused: &v1::Refused) {
+    let v1::Refused { field, problem, .. } = refused;
+    weft_process::say!("weft-node: the controller refused `{field}`: {problem}");
+}
+
 /// Says something of which nothing is lost when the stream is behind.
 fn tell(outbox: &Outbox, message: Message) {
     let _ = outbox.try_send(v1::NodeMessage { message: Some(message) });
@@ -382,16 +418,14 @@ fn tell(outbox: &Outbox, message: Message) {
 
 /// How often the lane's queue of events is looked at while there is no stream to wake for.
 const TICK: Duration = Duration::from_millis(1);
-/// How often a stream's agent looks whether it is to stop, or may go on telling; events and trains
-/// wake it themselves.
+/// How often the agent looks whether it is to stop, or has room for more events; events and trains
+/// wake the agent of a stream themselves.
 const STREAM_TICK: Duration = Duration::from_millis(10);
 /// Least and greatest wait before the controller is dialled again.
 const REDIAL_MIN: Duration = Duration::from_millis(100);
 const REDIAL_MAX: Duration = Duration::from_secs(5);
 /// Silence of the controller after which standard error hears of it, once.
 const SILENCE_TOLD: Duration = Duration::from_secs(5);
-/// How long one attempt to connect may take.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// A controller that answers nothing for so long is gone.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 /// Messages that wait for the stream.

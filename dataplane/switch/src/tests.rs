@@ -232,6 +232,21 @@ fn a_switch_that_never_comes_is_told_of_once_while_the_box_waits() {
     assert_eq!(told.len(), 1, "{told:?}");
 }
 
+/// The kernel accepts for it.
+#[test]
+fn a_switch_that_listens_and_says_nothing_holds_nobody_up() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let patient = LinkConfig { patience: None, ..config(silent.local_addr().unwrap().to_string()) };
+    let stop = Arc::new(AtomicBool::new(false));
+    let (ended, is_ended) = std::sync::mpsc::channel();
+    let flag = Arc::clone(&stop);
+    std::thread::spawn(move || ended.send(connect(patient, &flag).map(|_| ())));
+    silent.accept().unwrap();
+    stop.store(true, Ordering::Relaxed);
+    let outcome = is_ended.recv_timeout(Duration::from_secs(4)).expect("it ends at once");
+    assert!(matches!(outcome, Err(SwitchError::Stopped)));
+}
+
 #[test]
 fn a_switch_that_goes_closes_the_port() {
     let server = FakeServer::start(Behaviour::default());

@@ -4,12 +4,18 @@
 //! Files are read anew at each call, so a renewed certificate is used from the next stream on.
 
 use std::error::Error;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::rustls;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Code, Status};
 use weft_config::TlsSection;
+
+use crate::DIAL_TIMEOUT;
 
 /// Where a certificate is, in PEM.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -75,7 +81,7 @@ pub enum DialError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The certificate cannot be used.
     #[error("cannot use the certificate {path}: {problem}", path = .path.display())]
@@ -88,6 +94,12 @@ pub enum DialError {
     /// There was no connection.
     #[error("{}", innermost(.0))]
     Connect(#[from] tonic::transport::Error),
+    /// There was no first answer in time.
+    #[error("no answer within {} s; is it stopped, or does something else listen there?", .0.as_secs_f64())]
+    Late(Duration),
+    /// The first answer was a refusal, or the connection broke before it.
+    #[error("{}", .0.message())]
+    Answer(#[from] Status),
 }
 
 impl TlsFiles {
@@ -119,19 +131,15 @@ impl TlsFiles {
 pub struct Dialler {
     endpoint: Endpoint,
     tls: Option<TlsFiles>,
+    timeout: Duration,
 }
 
 impl Dialler {
-    /// Checks an endpoint and the certificate's files; `with` sets what the caller wants of its
-    /// connections.
+    /// Checks an endpoint and the certificate's files.
     ///
     /// # Errors
     /// [`DialError`]; nothing is called yet.
-    pub fn new(
-        endpoint: &str,
-        tls: Option<&TlsFiles>,
-        with: impl FnOnce(Endpoint) -> Endpoint,
-    ) -> Result<Self, DialError> {
+    pub fn new(endpoint: &str, tls: Option<&TlsFiles>) -> Result<Self, DialError> {
         let wrong = |problem| DialError::Scheme { endpoint: endpoint.to_owned(), problem };
         let parsed = Endpoint::from_shared(endpoint.to_owned())
             .map_err(|source| DialError::Endpoint { endpoint: endpoint.to_owned(), source })?;
@@ -145,9 +153,26 @@ impl Dialler {
             }
             _ => return Err(wrong("is neither https:// nor http://")),
         }
-        let dialler = Self { endpoint: with(parsed), tls: tls.cloned() };
+        let endpoint = parsed.connect_timeout(CONNECT_TIMEOUT);
+        let dialler = Self { endpoint, tls: tls.cloned(), timeout: DIAL_TIMEOUT };
         dialler.ready()?;
         Ok(dialler)
+    }
+
+    /// Gives a connection up once it has been silent for twice this.
+    #[must_use]
+    pub fn keep_alive(mut self, period: Duration) -> Self {
+        self.endpoint = (self.endpoint.http2_keep_alive_interval(period))
+            .keep_alive_timeout(period)
+            .keep_alive_while_idle(true);
+        self
+    }
+
+    /// Takes at most this long for a call's first answer, where it is less than [`DIAL_TIMEOUT`].
+    #[must_use]
+    pub fn within(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout.min(DIAL_TIMEOUT);
+        self
     }
 
     /// Where it calls.
@@ -156,12 +181,17 @@ impl Dialler {
         self.endpoint.uri().to_string()
     }
 
-    /// Calls.
+    /// Calls, and asks `first` of the connection: all of it ends by one deadline.
     ///
     /// # Errors
     /// [`DialError`]
-    pub async fn dial(&self) -> Result<Channel, DialError> {
-        Ok(self.ready()?.connect().await?)
+    pub async fn dial<T, F>(&self, first: impl FnOnce(Channel) -> F) -> Result<T, DialError>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let called = async { Ok(first(self.ready()?.connect().await?).await?) };
+        let answered = tokio::time::timeout(self.timeout, called).await;
+        answered.unwrap_or(Err(DialError::Late(self.timeout)))
     }
 
     /// The endpoint with the certificate as it is now.
@@ -181,6 +211,34 @@ impl Dialler {
     }
 }
 
+/// One thread for calls. Its end waits for nothing: a name that is still being looked up has a
+/// thread that nothing can stop.
+#[derive(Debug)]
+pub struct CallRuntime(Option<Runtime>);
+
+impl CallRuntime {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn new() -> io::Result<Self> {
+        Builder::new_current_thread().enable_all().build().map(|runtime| Self(Some(runtime)))
+    }
+
+    /// Runs a future to its end, on this thread.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.0.as_ref().expect("it is taken at its end alone").block_on(work)
+    }
+}
+
+impl Drop for CallRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// Why a call failed, if the two ends do not accept each other: who calls again as it is fares no
 /// better.
 #[must_use]
@@ -192,8 +250,12 @@ pub fn refusal(error: &(dyn Error + 'static)) -> Option<String> {
         }
         next = error.source();
     }
-    let status = error.downcast_ref::<tonic::Status>()?;
-    matches!(status.code(), tonic::Code::PermissionDenied | tonic::Code::Unauthenticated)
+    let answer = match error.downcast_ref() {
+        Some(DialError::Answer(status)) => Some(status),
+        _ => error.downcast_ref(),
+    };
+    let status: &Status = answer?;
+    matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated)
         .then(|| status.message().to_owned())
 }
 
@@ -208,7 +270,7 @@ fn between_ends(error: &(dyn Error + 'static)) -> Option<String> {
         }
         return error.get_io().and_then(|error| between_ends(error));
     }
-    if let Some(error) = error.downcast_ref::<std::io::Error>() {
+    if let Some(error) = error.downcast_ref::<io::Error>() {
         // HTTP/2 passes on the words of an error alone.
         let text = error.to_string();
         let alert = text.strip_prefix("received fatal alert: ");
@@ -241,4 +303,31 @@ pub fn innermost(error: &(dyn Error + 'static)) -> String {
         error = source;
     }
     error.to_string()
+}
+
+/// How long TCP may take of a dial: a machine that is not there is called again soon.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::v1::StatusRequest;
+    use crate::v1::status_client::StatusClient;
+
+    /// The kernel accepts for it.
+    #[test]
+    fn what_listens_and_says_nothing_is_given_up() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", silent.local_addr().unwrap());
+        let timeout = Duration::from_millis(200);
+        let dialler = Dialler::new(&endpoint, None).unwrap().within(timeout);
+        let begun = Instant::now();
+        let read = |channel| async { StatusClient::new(channel).read(StatusRequest {}).await };
+        let error = CallRuntime::new().unwrap().block_on(dialler.dial(read)).unwrap_err();
+        assert!(matches!(error, DialError::Late(it) if it == timeout), "{error}");
+        assert!(begun.elapsed() >= timeout && refusal(&error).is_none());
+    }
 }

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, Report};
 use weft_control::{BoxIndex, Decision, LABEL_MAX};
 use weft_engine::role::push::{Grant, Segment};
 use weft_io::nic::Carried;
 use weft_rpc::convert;
-use weft_rpc::tls::{self, Dialler};
+use weft_rpc::tls::{self, CallRuntime, DialError, Dialler};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
@@ -35,18 +34,10 @@ pub(super) fn start(
     carried: Arc<Carried>,
 ) -> Result<mpsc::Sender<ToController>, PushError> {
     let problem = |error: &dyn std::fmt::Display| PushError::Controller(error.to_string());
-    let with = |endpoint: Endpoint| {
-        endpoint
-            .connect_timeout(DIAL_TIMEOUT)
-            .http2_keep_alive_interval(controller.silence / 2)
-            .keep_alive_timeout(controller.silence / 2)
-            .keep_alive_while_idle(true)
-    };
-    let dialler = Dialler::new(&controller.endpoint, controller.tls.as_ref(), with)
-        .map_err(|error| problem(&error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
+    let dialler = Dialler::new(&controller.endpoint, controller.tls.as_ref())
+        .map_err(|error| problem(&error))?
+        .keep_alive(controller.silence / 2);
+    let runtime = CallRuntime::new()
         .map_err(|error| PushError::System { what: "a runtime", cause: error.to_string() })?;
     let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
     let hello = v1::WorkerHello {
@@ -131,22 +122,20 @@ async fn attach(
     link: &mut LinkAgent,
     was_up: &mut bool,
 ) -> End {
-    let channel = match dialler.dial().await {
-        Ok(channel) => channel,
-        Err(error) => return End::of(&error),
-    };
     let (said, outbound) = mpsc::channel(REQUESTS_MAX);
     let hello = v1::WorkerMessage { message: Some(Said::Hello(hello.clone())) };
     if said.send(hello).await.is_err() {
         return End::Broken;
     }
-    let stream = WorkersClient::new(channel).attach(ReceiverStream::new(outbound)).await;
-    let mut heard = match stream {
+    let dial = dialler.dial(|channel| async {
+        WorkersClient::new(channel).attach(ReceiverStream::new(outbound)).await
+    });
+    let mut heard = match dial.await {
         Ok(stream) => stream.into_inner(),
-        Err(status) if status.code() == tonic::Code::InvalidArgument => {
+        Err(DialError::Answer(status)) if status.code() == tonic::Code::InvalidArgument => {
             return End::Refused(status.message().to_owned());
         }
-        Err(status) => return End::of(&status),
+        Err(error) => return End::of(&error),
     };
     loop {
         tokio::select! {
@@ -304,5 +293,3 @@ const REQUESTS_MAX: usize = 256;
 /// Least and greatest wait before the controller is dialled again.
 const REDIAL_MIN: Duration = Duration::from_millis(100);
 const REDIAL_MAX: Duration = Duration::from_secs(5);
-/// How long one attempt to connect may take.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(1);

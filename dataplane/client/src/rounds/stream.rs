@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Endpoint;
 use weft_control::CohortId;
 use weft_rpc::convert::rounds;
-use weft_rpc::tls::{self, Dialler};
+use weft_rpc::tls::{self, CallRuntime, DialError, Dialler};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
@@ -24,23 +23,14 @@ pub(super) fn start(
     shared: Arc<Shared>,
 ) -> Result<mpsc::Sender<Nudge>, RoundError> {
     let problem = |error: &dyn std::fmt::Display| RoundError::Controller(error.to_string());
-    let with = |endpoint: Endpoint| {
-        endpoint
-            .connect_timeout(DIAL_TIMEOUT)
-            .http2_keep_alive_interval(SILENCE / 2)
-            .keep_alive_timeout(SILENCE / 2)
-            .keep_alive_while_idle(true)
-    };
-    let dialler = Dialler::new(&config.endpoint, config.tls.as_ref(), with)
-        .map_err(|error| problem(&error))?;
+    let dialler = Dialler::new(&config.endpoint, config.tls.as_ref())
+        .map_err(|error| problem(&error))?
+        .keep_alive(SILENCE / 2);
     let life = match config.life {
         Some(life) => life,
         None => getrandom::u64().map_err(|error| problem(&error))?,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| problem(&error))?;
+    let runtime = CallRuntime::new().map_err(|error| problem(&error))?;
     let hello = v1::WorkerHello {
         job: config.job.into(),
         name: None,
@@ -115,10 +105,6 @@ async fn attach(
     nudged: &mut mpsc::Receiver<Nudge>,
     shared: &Shared,
 ) -> End {
-    let channel = match dialler.dial().await {
-        Ok(channel) => channel,
-        Err(error) => return tls::refusal(&error).map_or(End::Broken, End::Refused),
-    };
     let (said, outbound) = mpsc::channel(NUDGES_MAX);
     let position = shared.lock().rounds.position();
     let position = Some(rounds::position_to_proto(*cohort, position));
@@ -126,13 +112,15 @@ async fn attach(
     if said.send(message(hello)).await.is_err() {
         return End::Broken;
     }
-    let stream = WorkersClient::new(channel).attach(ReceiverStream::new(outbound)).await;
-    let mut heard = match stream {
+    let dial = dialler.dial(|channel| async {
+        WorkersClient::new(channel).attach(ReceiverStream::new(outbound)).await
+    });
+    let mut heard = match dial.await {
         Ok(stream) => stream.into_inner(),
-        Err(status) if status.code() == tonic::Code::InvalidArgument => {
+        Err(DialError::Answer(status)) if status.code() == tonic::Code::InvalidArgument => {
             return End::Refused(status.message().to_owned());
         }
-        Err(status) => return tls::refusal(&status).map_or(End::Broken, End::Refused),
+        Err(error) => return tls::refusal(&error).map_or(End::Broken, End::Refused),
     };
     let mut is_welcome = false;
     loop {
@@ -203,8 +191,6 @@ fn message(said: Said) -> v1::WorkerMessage {
 
 /// Rounds that wait for the stream.
 const NUDGES_MAX: usize = 256;
-/// How long one attempt to connect may take.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the controller may say nothing before its stream counts as broken.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long until it is dialled again.

@@ -11,6 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 use weft_engine::role::switch::{Read, Write};
+use weft_rpc::DIAL_TIMEOUT;
 use weft_rpc::google;
 use weft_rpc::p4::v1 as p4;
 use weft_rpc::p4::v1::p4_runtime_client::P4RuntimeClient;
@@ -54,10 +55,12 @@ impl Session {
     async fn begin(config: &LinkConfig, stop: &AtomicBool) -> Result<Self, SwitchError> {
         let mut patience = Patience::begin();
         loop {
-            if stop.load(Ordering::Relaxed) {
-                return Err(SwitchError::Stopped);
-            }
-            let problem = match Self::attempt(config).await {
+            let attempt = tokio::select! {
+                biased;
+                () = stopped(stop) => return Err(SwitchError::Stopped),
+                attempt = Self::attempt(config) => attempt,
+            };
+            let problem = match attempt {
                 Ok(session) => return Ok(session),
                 Err(Failure::Final(error)) => return Err(error),
                 Err(Failure::Again(problem)) => problem,
@@ -70,6 +73,18 @@ impl Session {
     }
 
     async fn attempt(config: &LinkConfig) -> Result<Self, Failure> {
+        let arbitrated = tokio::time::timeout(DIAL_TIMEOUT, Self::arbitrate(config)).await;
+        let mut session = arbitrated.map_err(|late| Failure::Again(words(&late)))??;
+        let prepared = tokio::time::timeout(PUSH_TIMEOUT, async {
+            session.clear_groups(config).await;
+            session.push(config).await
+        });
+        prepared.await.map_err(|late| Failure::Again(words(&late)))??;
+        Ok(session)
+    }
+
+    /// Dials, and becomes the switch's primary.
+    async fn arbitrate(config: &LinkConfig) -> Result<Self, Failure> {
         let again = |error: &dyn std::error::Error| Failure::Again(words(error));
         let is_socket = config.grpc.starts_with("unix:");
         let scheme = if is_socket { "" } else { "http://" };
@@ -78,7 +93,6 @@ impl Session {
             let (grpc, problem) = (config.grpc.clone(), error.to_string());
             Failure::Final(SwitchError::Unreachable { grpc, problem })
         })?;
-        let endpoint = endpoint.connect_timeout(CALL_TIMEOUT).tcp_nodelay(true);
         let channel = endpoint.connect().await.map_err(|error| again(&error))?;
         let mut client = Client::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let (up, requests) = mpsc::channel(FRAMES_UNDER_WAY);
@@ -89,13 +103,10 @@ impl Session {
         });
         let first = p4::StreamMessageRequest { update: Some(arbitration) };
         up.send(first).await.map_err(|error| again(&error))?;
-        let stream = client.stream_channel(ReceiverStream::new(requests));
-        let stream = tokio::time::timeout(CALL_TIMEOUT, stream).await;
-        let stream =
-            stream.map_err(|error| again(&error))?.map_err(|status| refused(config, &status))?;
+        let stream = client.stream_channel(ReceiverStream::new(requests)).await;
+        let stream = stream.map_err(|status| refused(config, &status))?;
         let mut session = Self { client, up, down: stream.into_inner() };
-        let answer = tokio::time::timeout(CALL_TIMEOUT, session.down.message()).await;
-        let answer = answer.map_err(|error| again(&error))?;
+        let answer = session.down.message().await;
         let answer = answer.map_err(|status| refused(config, &status))?;
         let Some(Down::Arbitration(update)) = answer.and_then(|answer| answer.update) else {
             return Err(Failure::Again("the stream began without an arbitration".to_owned()));
@@ -104,8 +115,6 @@ impl Session {
         if status.code != 0 {
             return Err(Failure::Final(other_primary(config, &status.message)));
         }
-        session.clear_groups(config).await;
-        session.push(config).await?;
         Ok(session)
     }
 
@@ -226,6 +235,13 @@ impl Session {
             why = packets_in => why,
             why = closed => why,
         }
+    }
+}
+
+/// Returns once the box is to end.
+async fn stopped(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        tokio::time::sleep(AGAIN_AFTER).await;
     }
 }
 
@@ -390,6 +406,8 @@ fn words(error: &dyn std::error::Error) -> String {
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// A call that takes longer has failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// A program that takes longer to put in has failed.
+const PUSH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest answer of a switch.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Packets that wait for the stream.
