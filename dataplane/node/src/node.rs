@@ -81,7 +81,9 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
     let node = Node { settings, shared: &shared, seed, stored: Mutex::new(stored) };
     let mut lost = None;
     let (lanes, is_over) = std::thread::scope(|scope| {
-        let reporter = watched.then(|| scope.spawn(|| reporter::run(config, &shared, metrics)));
+        if watched {
+            scope.spawn(|| reporter::run(config, &shared, metrics));
+        }
         let lanes = match config.port.io {
             Io::Udp => node.run_udp(),
             Io::AfPacket => node.run_af_packet(),
@@ -98,9 +100,6 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
         shared.is_over.store(true, Ordering::Relaxed);
         if is_over {
             shared.stop.store(true, Ordering::Relaxed);
-        }
-        if let Some(reporter) = reporter {
-            reporter.thread().unpark();
         }
         lanes.map(|lanes| (lanes, is_over))
     })?;
