@@ -274,7 +274,7 @@ impl Operator {
     }
 }
 
-/// What comes of some work, unless a signal comes that is only noted.
+/// The outcome of some work; none when a signal comes first that is only noted.
 async fn unless_raised<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     loop {

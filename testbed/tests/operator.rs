@@ -112,7 +112,7 @@ fn a_controller_that_says_nothing_is_asked_and_not_told() {
     assert!(said.contains("it may heed the word yet"), "{said}");
 }
 
-/// What listens may be a stopped controller: with TLS it does not even shake hands.
+/// A stopped controller listens like this: with TLS it does not even shake hands.
 #[test]
 fn a_dial_that_nobody_answers_ends_in_time_and_at_a_signal() {
     let here = tempfile::tempdir().unwrap();

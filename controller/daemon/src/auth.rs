@@ -15,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weft_process::places::Calls;
 use weft_rpc::identity::Identity;
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
@@ -41,13 +42,37 @@ pub struct Peer {
     pub addr: Option<SocketAddr>,
     /// Who it is.
     pub caller: Arc<Caller>,
+    /// The calls on its connection.
+    pub calls: Arc<Calls>,
+}
+
+/// The owner of the places that connections and streams take.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Owner {
+    /// The identity in a certificate.
+    Named(String),
+    /// An address, without TLS.
+    At(Option<IpAddr>),
 }
 
 impl Peer {
     /// Of a request. One without the mark of our listener is nobody's.
     pub(crate) fn of<T>(request: &tonic::Request<T>) -> Self {
         let peer = request.extensions().get::<Self>().cloned();
-        peer.unwrap_or_else(|| Self { addr: None, caller: Arc::new(Caller::Stranger) })
+        peer.unwrap_or_else(|| Self::new(None, Caller::Stranger))
+    }
+
+    /// Without a call.
+    #[must_use]
+    pub fn new(addr: Option<SocketAddr>, caller: Caller) -> Self {
+        Self { addr, caller: Arc::new(caller), calls: Arc::default() }
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        match &*self.caller {
+            Caller::Known(identity) => Owner::Named(identity.to_string()),
+            Caller::Anyone | Caller::Stranger => Owner::At(self.ip()),
+        }
     }
 
     /// Where it calls from.

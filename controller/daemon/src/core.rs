@@ -63,7 +63,7 @@ pub struct Core {
     pauses: HashMap<JobId, PauseAnswer>,
     /// Who waits for jobs to have another width.
     resizes: HashMap<JobId, ResizeAnswer>,
-    /// What is told as soon as the state is saved.
+    /// Answers that are sent as soon as the state is saved.
     answers: Vec<Box<dyn FnOnce(&mut Self) + Send>>,
     streams: u64,
     saved_at: Instant,

@@ -48,7 +48,7 @@ impl Workers for Northbound {
         request: Request<Streaming<v1::WorkerMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
         let peer = Peer::of(&request);
-        let place = self.silent.enter()?;
+        let place = self.silent.enter(&peer)?;
         let inbound = request.into_inner();
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
         tokio::spawn(stream::serve::<OfWorkers>(self.core.clone(), (inbound, place), peer, outbox));

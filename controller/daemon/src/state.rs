@@ -3,8 +3,8 @@
 //! Invariants: whatever instant the machine stops at, the file is a whole old one or a whole new
 //! one: the new content goes to a file beside it, reaches the disk, and takes the name at once;
 //! then the directory does. One process at a time has it, by a lock on a file beside it. It is an
-//! object of JSON whose last member, `crc32c`, is of all octets before that member; one without it
-//! is of an older version, or was written by hand, and is taken as it is.
+//! object of JSON. Its last member, `crc32c`, covers all octets before that member; a file without
+//! it is of an older version, or was written by hand, and is taken as it is.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -91,7 +91,7 @@ fn try_write(path: &Path, saved: &Saved) -> io::Result<()> {
     File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
-/// What takes the place of the last brace of an object.
+/// The checksum of an object as its last member, with the brace behind it.
 fn crc_member(object: &str) -> String {
     let crc = checksum(CrcAlgorithm::Crc32Iscsi, object.as_bytes());
     format!("{CRC_MEMBER}{crc:08x}\"}}")

@@ -6,15 +6,13 @@ mod reduces;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 use weft_control::JobState;
 use weft_controller_engine::{BandStatus, GroupStatus, NodeStatus, WorkerStatus};
-use weft_process::metrics as http;
+use weft_process::listener::serve_page;
 use weft_rpc::convert::{figures_to_proto, held_to_proto};
 use weft_rpc::v1;
 use weft_rpc::v1::status_server::Status as StatusService;
@@ -302,24 +300,9 @@ pub async fn serve_metrics(addr: SocketAddr, reader: Reader) -> Result<SocketAdd
     let listen = |source| DaemonError::Listen { addr, what: "metrics", source };
     let listener = TcpListener::bind(addr).await.map_err(listen)?;
     let bound = listener.local_addr().map_err(listen)?;
-    tokio::spawn(async move {
-        loop {
-            let Ok((stream, _)) = listener.accept().await else { continue };
-            // One after the other: a scraper that is slow keeps other scrapers waiting, not us.
-            let _ = tokio::time::timeout(REQUEST_TIMEOUT, answer(stream, &reader)).await;
-        }
-    });
+    tokio::spawn(serve_page(listener, move || {
+        let reader = reader.clone();
+        async move { Reader::read(&reader).await.as_ref().map(write_metrics) }
+    }));
     Ok(bound)
 }
-
-async fn answer(mut stream: TcpStream, reader: &Reader) -> std::io::Result<()> {
-    let mut request = [0; http::REQUEST_LEN_MAX];
-    let len = stream.read(&mut request).await?;
-    let is_scrape = http::is_scrape(&request[..len]);
-    let snapshot = if is_scrape { Reader::read(reader).await } else { None };
-    let page = snapshot.as_ref().map(write_metrics);
-    stream.write_all(http::response(page.as_deref()).as_bytes()).await
-}
-
-/// How long a scraper may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);

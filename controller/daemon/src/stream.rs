@@ -3,37 +3,34 @@
 //!
 //! Nothing is decided here; a stream that breaks is told to the core once.
 //!
-//! Invariant: what a stream costs that never says who it is is bounded, in time and in number.
+//! Invariant: streams without a hello are bounded, in time and in number, and turn no other away.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tonic::{Status, Streaming};
+use weft_process::places::{Place, Places};
 use weft_rpc::v1;
 
-use crate::auth::Peer;
+use crate::auth::{Owner, Peer};
 use crate::core::{CoreSender, Ended, Input, Outbox};
 
 /// Streams of one service that have not said hello.
 #[derive(Clone, Debug)]
-pub(crate) struct Silent(Arc<Semaphore>);
-
-/// The place of one of them.
-pub(crate) type Place = OwnedSemaphorePermit;
+pub(crate) struct Silent(Places<Owner>);
 
 impl Silent {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(SILENT_MAX)))
+        Self(Places::new(SILENT_MAX, SILENT_MAX))
     }
 
-    /// A place for a stream that begins.
+    /// A place for a stream that begins: one that has been silent for longer gives way.
     ///
     /// # Errors
-    /// All are taken.
-    pub(crate) fn enter(&self) -> Result<Place, Status> {
+    /// None gives way.
+    pub(crate) fn enter(&self, peer: &Peer) -> Result<Place<Owner>, Status> {
         let full = "too many streams have not said hello yet; say it, or try again in 10 s";
-        self.0.clone().try_acquire_owned().map_err(|_| Status::resource_exhausted(full))
+        self.0.enter(peer.owner()).ok_or_else(|| Status::resource_exhausted(full))
     }
 }
 
@@ -73,17 +70,22 @@ pub(crate) type Answer<K> = oneshot::Sender<Result<(K, Ended), v1::Refused>>;
 /// Takes a stream's messages to the core until it ends.
 pub(crate) async fn serve<K: Kind>(
     core: CoreSender,
-    (mut inbound, place): (Streaming<K::Message>, Place),
+    (mut inbound, mut place): (Streaming<K::Message>, Place<Owner>),
     peer: Peer,
     outbox: Outbox<K::Reply>,
 ) {
-    let first = tokio::time::timeout(HELLO_TIMEOUT, inbound.message()).await;
+    let _call = peer.calls.begin();
+    let first = tokio::select! {
+        first = inbound.message() => Some(first),
+        () = tokio::time::sleep(HELLO_TIMEOUT) => None,
+        () = place.gone() => None,
+    };
     drop(place);
     let (answer, answered) = oneshot::channel();
     let hello = match first {
-        Ok(Ok(Some(message))) => K::begin(message, peer, outbox.clone(), answer),
-        Ok(Ok(None) | Err(_)) => return,
-        Err(_) => Ok(None),
+        Some(Ok(Some(message))) => K::begin(message, peer, outbox.clone(), answer),
+        Some(Ok(None) | Err(_)) => return,
+        None => Ok(None),
     };
     let no_hello = || v1::Refused::new("hello", "must be the first message, within 10 s");
     let attached = match hello.and_then(|hello| hello.ok_or_else(no_hello)) {

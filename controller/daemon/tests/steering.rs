@@ -154,7 +154,7 @@ async fn a_job_comes_and_goes_for_its_operator_when_that_is_saved() {
     }
 }
 
-/// The second would write over what the first was told.
+/// The second would overwrite the state of the first.
 #[tokio::test]
 async fn a_state_file_is_one_controllers() {
     let directory = tempfile::tempdir().unwrap();

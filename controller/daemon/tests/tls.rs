@@ -354,6 +354,29 @@ async fn a_renewal_drops_no_stream_and_is_used_from_then_on() {
     assert!(matches!(hear(&mut heard).await, Heard::Refused(_)));
 }
 
+/// More than there are places for, and all of them silent: each that comes finds one.
+#[tokio::test]
+async fn streams_that_never_say_hello_turn_no_other_away() {
+    let at = format!("http://{}", controller(None).await);
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        let channel = Channel::from_shared(at.clone()).unwrap().connect().await.unwrap();
+        for _ in 0..100 {
+            let (said, outbound) = mpsc::channel::<v1::WorkerMessage>(1);
+            let mut client = WorkersClient::new(channel.clone());
+            let heard = client.attach(ReceiverStream::new(outbound)).await.unwrap();
+            silent.push((said, heard));
+        }
+    }
+    let channel = Channel::from_shared(at).unwrap().connect().await.unwrap();
+    let (_said, mut heard) = attach_worker(&channel, 1, 0).await.unwrap();
+    assert!(matches!(hear(&mut heard).await, Heard::Welcome(_)));
+    // The oldest gave way.
+    let first = &mut silent[0].1;
+    let Heard::Refused(refused) = hear(first.get_mut()).await else { panic!("not refused") };
+    assert_eq!(refused.field, "hello");
+}
+
 #[tokio::test]
 async fn a_listener_for_others_needs_tls_or_a_word() {
     let pki = Pki::new();

@@ -4,9 +4,9 @@
 //! takes its events ([`NodeControl`]), and reports of the link ([`LinkAgent`]). Lanes never wait
 //! for it: both queues are bounded, and without a controller the lanes go on with what is
 //! installed. Events that found no controller, or that its stream had not taken when it ended, are
-//! kept, the newest `EVENTS_KEPT_MAX`, and told after the next hello. With `node.events` every
-//! event is logged too, whether there is a controller or not. Whatever the agent waits for, events
-//! are taken meanwhile, and the wait ends with the node.
+//! kept, the newest `EVENTS_KEPT_MAX`, and sent after the next hello. With `node.events` every
+//! event is logged too, with a controller or without. Each wait of the agent takes events
+//! meanwhile, and ends with the node.
 
 mod begin;
 mod log;
@@ -225,7 +225,7 @@ impl Agent {
 
     fn welcome(&mut self, welcome: &v1::NodeWelcome, outbox: &Outbox) {
         self.control.note_controller(true);
-        // A server's box that says nothing is dead to the controller.
+        // A server's box without telemetry is dead to the controller.
         let period_ns = welcome.telemetry_period_ns.max(1);
         if let Some(port) = self.link.begin(period_ns, welcome.probe_nonce) {
             tell(outbox, Message::ProbePort(port));
@@ -388,7 +388,7 @@ impl Agent {
     }
 }
 
-/// What is told on a stream, which whoever began the stream can take back.
+/// The messages for a stream; the agent takes back those that are left at its end.
 #[derive(Clone)]
 struct Outbound(Arc<Mutex<mpsc::Receiver<v1::NodeMessage>>>);
 
@@ -418,8 +418,8 @@ fn tell(outbox: &Outbox, message: Message) {
 
 /// How often the lane's queue of events is looked at while there is no stream to wake for.
 const TICK: Duration = Duration::from_millis(1);
-/// How often the agent looks whether it is to stop, or may go on telling; events and trains wake
-/// the agent of a stream themselves.
+/// How often the agent looks whether it is to stop, or has room for more events; events and trains
+/// wake the agent of a stream themselves.
 const STREAM_TICK: Duration = Duration::from_millis(10);
 /// Least and greatest wait before the controller is dialled again.
 const REDIAL_MIN: Duration = Duration::from_millis(100);

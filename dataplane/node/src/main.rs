@@ -20,7 +20,7 @@ use weft_node::error::{NodeError, one_line};
 use weft_node::node::{self, Options};
 use weft_node::record;
 use weft_node::stats::{Report, write_text};
-use weft_process::{say, signals};
+use weft_process::{files, say, signals};
 use weft_switch::SwitchError;
 
 fn main() -> ExitCode {
@@ -56,6 +56,7 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     if settings.config.bench.is_some() {
         return Err(NodeError::Bench);
     }
+    files::raise();
     let stop = signals::stop_flag().map_err(NodeError::Signals)?;
     let mut options = Options { eal_args, stop, control: None, lives: 0 };
     let mut last = None;

@@ -82,9 +82,11 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
     let node = Node { settings, shared: &shared, seed, stored: Mutex::new(stored) };
     let mut lost = None;
     let (lanes, is_over) = std::thread::scope(|scope| {
-        let report = || reporter::run(config, &shared, metrics);
-        let start = |_| std::thread::Builder::new().spawn_scoped(scope, report);
-        let reporter = period_ms.map(start).transpose().map_err(NodeError::Reporter)?;
+        if period_ms.is_some() {
+            let report = || reporter::run(config, &shared, metrics);
+            let started = std::thread::Builder::new().spawn_scoped(scope, report);
+            started.map_err(NodeError::Reporter)?;
+        }
         let lanes = match config.port.io {
             Io::Udp => node.run_udp(),
             Io::AfPacket => node.run_af_packet(),
@@ -101,9 +103,6 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
         shared.is_over.store(true, Ordering::Relaxed);
         if is_over {
             shared.stop.store(true, Ordering::Relaxed);
-        }
-        if let Some(reporter) = reporter {
-            reporter.thread().unpark();
         }
         lanes.map(|lanes| (lanes, is_over))
     })?;

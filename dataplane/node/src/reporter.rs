@@ -1,16 +1,17 @@
 //! The reporter's thread: periodic statistics on stderr, and `GET /metrics`.
 //!
 //! It reads the lanes' latest snapshots and never touches a lane. Invariant: it ends soon after the
-//! stop flag, and one slow or silent scraper holds it for at most [`REQUEST_TIMEOUT`].
+//! stop flag, whatever scrapers do.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use tokio::sync::{mpsc, oneshot};
 use weft_config::StatsFormat;
 use weft_config::node::NodeConfig;
-use weft_process::{metrics as http, say};
+use weft_process::listener::{SCRAPERS_MAX, serve_page};
+use weft_process::say;
 
 use crate::error::NodeError;
 use crate::lane::Shared;
@@ -32,11 +33,40 @@ impl MetricsListener {
 
 /// Reports until the stop flag is set.
 pub(crate) fn run(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsListener>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(report(config, shared, metrics)),
+        Err(error) => say!("weft-node: no statistics and no /metrics: {error}"),
+    }
+}
+
+async fn report(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsListener>) {
+    let (ask, mut asked) = mpsc::channel::<oneshot::Sender<String>>(SCRAPERS_MAX);
+    if let Some(MetricsListener(listener)) = metrics {
+        let ask = ask.clone();
+        let page = move || {
+            let (answer, answered) = oneshot::channel();
+            let ask = ask.clone();
+            async move {
+                ask.send(answer).await.ok()?;
+                answered.await.ok()
+            }
+        };
+        match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => drop(tokio::spawn(serve_page(listener, page))),
+            Err(error) => say!("weft-node: no /metrics: {error}"),
+        }
+    }
+    let mut ticks = tokio::time::interval(TICK);
     let period = Duration::from_secs(config.node.stats_period_s);
     let mut lanes: Vec<Option<LaneSnapshot>> = vec![None; shared.snapshots.len()];
     let mut last = (Instant::now(), PortReport::default());
     while !(shared.stop.load(Ordering::Relaxed) || shared.is_over.load(Ordering::Relaxed)) {
-        std::thread::park_timeout(TICK);
+        let is_known = lanes.iter().all(Option::is_some);
+        let scraper = tokio::select! {
+            _ = ticks.tick() => None,
+            scraper = asked.recv(), if is_known => scraper,
+        };
         for (latest, queue) in lanes.iter_mut().zip(&shared.snapshots) {
             if let Some(snapshot) = queue.pop() {
                 *latest = Some(snapshot);
@@ -52,29 +82,12 @@ pub(crate) fn run(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsL
                 StatsFormat::Json => say!("{}", report.to_json()),
             }
         }
-        if let Some(MetricsListener(listener)) = &metrics {
-            // Bounded, so that a flood of connections cannot keep it from the stop flag.
-            for (stream, _) in (0..REQUESTS_PER_TICK_MAX).map_while(|_| listener.accept().ok()) {
-                // A scraper that went away is its own problem.
-                let _ = answer(stream, &report());
-            }
+        if let Some(scraper) = scraper {
+            // One that went away is its own problem.
+            let _ = scraper.send(metrics::write_metrics(&report()));
         }
     }
 }
 
-fn answer(mut stream: TcpStream, report: &Report) -> std::io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
-    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
-    let mut request = [0; http::REQUEST_LEN_MAX];
-    let len = stream.read(&mut request)?;
-    let page = http::is_scrape(&request[..len]).then(|| metrics::write_metrics(report));
-    stream.write_all(http::response(page.as_deref()).as_bytes())
-}
-
 /// How often it looks for something to do.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a scraper may take to ask, and to take the answer.
-const REQUEST_TIMEOUT: Duration = Duration::from_millis(200);
-/// Scrapes answered in a row.
-const REQUESTS_PER_TICK_MAX: usize = 4;

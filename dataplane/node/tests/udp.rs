@@ -376,8 +376,11 @@ fn metrics_are_served_and_nothing_else() {
         assert!(body.contains(line), "{line} in {body}");
     }
     assert!(get(addr, "/").starts_with("HTTP/1.1 404"), "only /metrics is served");
-    // A client that says nothing must not keep the node from ending.
-    let _silent = TcpStream::connect(addr).expect("it listens");
+    // Idle clients must not keep others waiting, nor the node from ending.
+    let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(addr).expect("it listens")).collect();
+    let asked = Instant::now();
+    assert!(get(addr, "/metrics").starts_with("HTTP/1.1 200 OK"));
+    assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
     let ended = node.end(Signal::SIGINT);
     assert!(ended.took < PATIENCE, "ended after {:?}", ended.took);
 }

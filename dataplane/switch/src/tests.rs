@@ -243,7 +243,7 @@ fn a_switch_that_listens_and_says_nothing_holds_nobody_up() {
     std::thread::spawn(move || ended.send(connect(patient, &flag).map(|_| ())));
     silent.accept().unwrap();
     stop.store(true, Ordering::Relaxed);
-    let outcome = is_ended.recv_timeout(Duration::from_secs(2)).expect("it ends at once");
+    let outcome = is_ended.recv_timeout(Duration::from_secs(4)).expect("it ends at once");
     assert!(matches!(outcome, Err(SwitchError::Stopped)));
 }
 

@@ -60,7 +60,8 @@ pub struct ControllerConfig {
     /// Default: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
-    /// File for what the boxes cannot tell after a restart. Default: none is kept.
+    /// File for the state that boxes do not have after a restart; one controller at a time has it.
+    /// Default: none is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_file: Option<FilePath>,
     /// File that gets a line for every group that a box is told to install, behind what is there.

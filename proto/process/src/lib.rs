@@ -2,14 +2,20 @@
 //!
 //! | module | what |
 //! | --- | --- |
+//! | [`files`] | how many descriptors it may have |
+//! | [`listener`] | takes connections; answers scrapers of a page |
 //! | [`lock`] | what only one process at a time may write |
 //! | [`say`](mod@say) | lines for people, which end nothing when nobody reads them |
 //! | [`signals`] | a flag that says when to end; whether a hang-up is to be heard |
-//! | [`metrics`] | a page for Prometheus and its answer to a request; the sockets are each program's |
+//! | [`metrics`] | a page for Prometheus and its answer to a request |
+//! | [`places`] | which connections may stay |
 
 #![forbid(unsafe_code)]
 
+pub mod files;
+pub mod listener;
 pub mod lock;
 pub mod metrics;
+pub mod places;
 pub mod say;
 pub mod signals;

@@ -16,7 +16,7 @@ pub mod identity;
 pub mod tls;
 
 /// How long a call takes at most from its dial to its first answer: the name, TCP, TLS, HTTP/2 and
-/// the answer together. What listens there may be stopped, or no server of gRPC at all.
+/// the answer together. The process that listens may be stopped, or no server of gRPC at all.
 pub const DIAL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Package `weft.v1`.

@@ -1,10 +1,13 @@
 //! Takes connections and hands them to the gRPC server, each with who it is from.
 //!
-//! Invariant: a peer that shakes hands slowly, badly or not at all holds up nobody, and holds one
-//! of `HANDSHAKES_MAX` places for at most `HANDSHAKE_TIMEOUT`.
+//! Invariants: a peer that shakes hands slowly, badly or not at all delays no other, and has a place
+//! for at most [`HANDSHAKE_TIMEOUT`]. A connection without a call has one for at most two
+//! [`IDLE_PERIOD`]s, and gives way to a new one. An identity, or an address without TLS, has at most
+//! half of the places; operators have places of their own; and all connections together leave
+//! [`FILES_RESERVED`] descriptors to the rest of the process.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,21 +16,30 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
+use tokio::time::{Instant as Time, Sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
-use weft_rpc::identity::PREFIX;
+use weft_process::files;
+use weft_process::listener::{SCRAPERS_MAX, accept};
+use weft_process::places::{Place, Places};
+use weft_rpc::identity::{Identity, PREFIX};
 
 use super::certificates::Certificates;
-use super::{Caller, Peer, Refusals};
+use super::{Caller, Owner, Peer, Refusals};
 
 /// A connection whose other end is known.
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
     peer: Peer,
+    place: Place<Owner>,
+    door: Arc<Door>,
+    /// When it is looked next whether there were calls.
+    idle: Pin<Box<Sleep>>,
+    is_over: bool,
 }
 
 #[derive(Debug)]
@@ -43,33 +55,27 @@ pub fn connections(
     refusals: Arc<Refusals>,
 ) -> ReceiverStream<io::Result<Connection>> {
     let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
-    let door = Arc::new(Door {
-        certificates,
-        refusals,
-        places: Semaphore::new(HANDSHAKES_MAX),
-        told: Mutex::new(None),
-    });
+    let door = Arc::new(Door::new(certificates, refusals, files::raise()));
     tokio::spawn(async move {
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+            let (stream, addr) = tokio::select! {
+                accepted = accept(&listener) => accepted,
                 () = sender.closed() => return,
             };
-            match accepted {
-                Ok((stream, addr)) => door.let_in(stream, addr, &sender).await,
-                // No file descriptor is left, most likely: some will be soon.
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            }
+            door.let_in(stream, addr, &sender).await;
         }
     });
     ReceiverStream::new(receiver)
 }
 
-/// What handshakes share.
+/// The certificates, counters and places that all connections share.
+#[derive(Debug)]
 struct Door {
     certificates: Option<Certificates>,
     refusals: Arc<Refusals>,
-    places: Semaphore,
+    handshakes: Places<IpAddr>,
+    operators: Places<Owner>,
+    others: Places<Owner>,
     /// When a refusal was last told to people.
     told: Mutex<Option<Instant>>,
 }
@@ -77,31 +83,70 @@ struct Door {
 type Accepted = mpsc::Sender<io::Result<Connection>>;
 
 impl Door {
+    /// Shares out so many descriptors.
+    fn new(certificates: Option<Certificates>, refusals: Arc<Refusals>, files: usize) -> Self {
+        let free = files.saturating_sub(FILES_RESERVED + SCRAPERS_MAX);
+        let handshakes_max = (free / 4).clamp(1, HANDSHAKES_MAX);
+        let operators_max = (free / 8).clamp(1, OPERATORS_MAX);
+        let others_max = (free / 2).clamp(2, CONNECTIONS_MAX);
+        Self {
+            certificates,
+            refusals,
+            handshakes: Places::new(handshakes_max, handshakes_max),
+            operators: Places::new(operators_max, operators_max),
+            others: Places::new(others_max, others_max / 2),
+            told: Mutex::new(None),
+        }
+    }
+
     async fn let_in(self: &Arc<Self>, stream: TcpStream, addr: SocketAddr, accepted: &Accepted) {
         // Without it a grant may wait 40 ms for the acknowledgement of the message before.
         let _ = stream.set_nodelay(true);
-        let peer = move |caller| Peer { addr: Some(addr), caller: Arc::new(caller) };
         let Some(certificates) = &self.certificates else {
-            let stream = Stream::Plain(stream);
-            let _ = accepted.send(Ok(Connection { stream, peer: peer(Caller::Anyone) })).await;
-            return;
+            return self.pass(Stream::Plain(stream), addr, Caller::Anyone, accepted).await;
         };
         let acceptor = TlsAcceptor::from(certificates.current());
+        // None has a call under way, so there is one.
+        let Some(mut place) = self.handshakes.enter(addr.ip()) else { return };
         let (door, accepted) = (Arc::clone(self), accepted.clone());
         tokio::spawn(async move {
-            let Ok(_place) = door.places.try_acquire() else {
-                return door.refuse(addr, "too many shake hands at a time");
-            };
-            match tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(acceptor, stream)).await {
-                Ok(Ok(stream)) => {
-                    let peer = peer(caller(&stream));
-                    let stream = Stream::Tls(Box::new(stream));
-                    let _ = accepted.send(Ok(Connection { stream, peer })).await;
+            let shaken = tokio::select! {
+                shaken = shake_hands(acceptor, stream) => shaken,
+                () = tokio::time::sleep(HANDSHAKE_TIMEOUT) => {
+                    return door.refuse(addr, "no handshake in time");
                 }
-                Ok(Err(error)) => door.refuse(addr, &error.to_string()),
-                Err(_) => door.refuse(addr, "no handshake in time"),
+                () = place.gone() => return door.refuse(addr, "too many shake hands at a time"),
+            };
+            match shaken {
+                Ok(stream) => {
+                    let caller = caller(&stream);
+                    door.pass(Stream::Tls(Box::new(stream)), addr, caller, &accepted).await;
+                }
+                Err(error) => door.refuse(addr, &error.to_string()),
             }
         });
+    }
+
+    /// Hands a connection to the server, if there is a place for it.
+    async fn pass(
+        self: &Arc<Self>,
+        stream: Stream,
+        addr: SocketAddr,
+        caller: Caller,
+        accepted: &Accepted,
+    ) {
+        let mut peer = Peer::new(Some(addr), caller);
+        let places = match &*peer.caller {
+            Caller::Known(Identity::Operator { .. }) => &self.operators,
+            _ => &self.others,
+        };
+        let Some(place) = places.enter(peer.owner()) else {
+            return self.refuse(addr, "its owner has too many connections, all with calls");
+        };
+        peer.calls = Arc::clone(place.calls());
+        let (door, idle) = (Arc::clone(self), Box::pin(tokio::time::sleep(IDLE_PERIOD)));
+        let _ =
+            accepted.send(Ok(Connection { stream, peer, place, door, idle, is_over: false })).await;
     }
 
     /// Counts a connection that is not taken, and tells of some.
@@ -160,6 +205,23 @@ fn go_away() -> Vec<u8> {
     frames
 }
 
+impl Connection {
+    /// True when it is to end: another has taken its place, or there are no calls.
+    fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+        if !self.is_over && self.place.poll_gone(context).is_ready() {
+            self.is_over = true;
+            if let Some(addr) = self.peer.addr {
+                self.door.refuse(addr, "it has no call, and its place went to another");
+            }
+        }
+        while !self.is_over && self.idle.as_mut().poll(context).is_ready() {
+            self.is_over = self.place.was_idle();
+            self.idle.as_mut().reset(Time::now() + IDLE_PERIOD);
+        }
+        self.is_over
+    }
+}
+
 impl Connected for Connection {
     type ConnectInfo = Peer;
 
@@ -174,7 +236,12 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().stream {
+        let this = self.get_mut();
+        if this.is_over(context) {
+            // As if the peer had ended it.
+            return Poll::Ready(Ok(()));
+        }
+        match &mut this.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
@@ -210,13 +277,19 @@ impl AsyncWrite for Connection {
 
 /// What a client sends first that knows that there is HTTP/2 without TLS.
 const PLAIN_HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Handshakes at a time.
+/// Handshakes at a time, where there are descriptors for as many.
 const HANDSHAKES_MAX: usize = 256;
+/// Connections of operators, likewise.
+const OPERATORS_MAX: usize = 64;
+/// Connections of workers and nodes, likewise.
+const CONNECTIONS_MAX: usize = 8192;
+/// Descriptors that connections leave alone: for the state, logs, programs that are policies.
+const FILES_RESERVED: usize = 64;
+/// A connection without a call within this time, and then within this time again, is ended.
+const IDLE_PERIOD: Duration = Duration::from_secs(60);
 /// How long one may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that wait for the server.
 const ACCEPTED_MAX: usize = 64;
-/// After an accept that failed.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Least time between two lines of the log about refusals.
 const TELL_PERIOD: Duration = Duration::from_secs(10);

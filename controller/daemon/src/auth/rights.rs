@@ -82,7 +82,14 @@ where
         let peer = request.extensions().get::<Peer>();
         let caller = peer.map_or(&Caller::Stranger, |peer| &peer.caller);
         match check(caller, request.uri().path()) {
-            Ok(()) => Box::pin(self.inner.call(request)),
+            Ok(()) => {
+                let call = peer.map(|peer| peer.calls.begin());
+                let answer = self.inner.call(request);
+                Box::pin(async move {
+                    let _call = call;
+                    answer.await
+                })
+            }
             Err(status) => {
                 self.refusals.calls.fetch_add(1, Ordering::Relaxed);
                 Box::pin(async move { Ok(status.into_http()) })

@@ -64,7 +64,7 @@ async fn attach(core: &CoreSender) -> Attached {
     let hello = v1::WorkerHello { job: 1, name: None, rank: 0, life: 7, position: None };
     let (outbox, replies) = mpsc::channel(64);
     let (answer, answered) = oneshot::channel();
-    let peer = Peer { addr: None, caller: Arc::new(Caller::Anyone) };
+    let peer = Peer::new(None, Caller::Anyone);
     core.send(Input::WorkerHello { hello, peer, outbox, answer }).await.unwrap();
     (commands, replies, answered.await.unwrap().unwrap().0)
 }

@@ -214,12 +214,12 @@ impl Core {
             if let Ok(ended) = &ended {
                 core.end_workers(&name, ended);
             }
-            // Who asked may have gone.
+            // The caller may have gone.
             let _ = answer.send(ended);
         });
     }
 
-    /// Ends the streams of a job's workers, which have heard what its end means for them.
+    /// Ends the streams of a job's workers, after their last replies.
     fn end_workers(&mut self, name: &str, ended: &Unregistered) {
         let refused = v1::Refused::new("job", "was unregistered");
         let message = Some(v1::worker_reply::Message::Refused(refused));

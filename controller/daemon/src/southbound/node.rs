@@ -38,7 +38,7 @@ impl Nodes for Southbound {
         request: Request<Streaming<v1::NodeMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
         let peer = Peer::of(&request);
-        let place = self.silent.enter()?;
+        let place = self.silent.enter(&peer)?;
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
         tokio::spawn(stream::serve::<Boxes>(
             self.core.clone(),

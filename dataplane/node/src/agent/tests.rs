@@ -28,7 +28,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Starts the agent of a node with room for so many events that nobody takes.
+    /// Starts the agent of a node with room for so many events before it takes them.
     fn start(controller: SocketAddr, events_max: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
@@ -75,8 +75,8 @@ impl Fixture {
         }
     }
 
-    /// A controller there that hears events on streams from `first` on, and ends those before
-    /// when it is told to.
+    /// A controller there that reads events on streams from `first` on; each stream ends with its
+    /// entry in `Ends`.
     fn controller(&self, at: SocketAddr, first: usize) -> (channel::Receiver<u32>, Ends) {
         let (heard, events) = channel::channel();
         let ends = Ends::default();
@@ -96,7 +96,7 @@ impl Fixture {
 
     fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.is_over.recv_timeout(Duration::from_secs(2)).expect("it ends at once");
+        self.is_over.recv_timeout(PATIENCE).expect("it ends");
     }
 }
 
@@ -134,7 +134,7 @@ impl Nodes for Heard {
         let (mut inbound, events) = (request.into_inner(), self.events.clone());
         tokio::spawn(async move {
             if !is_heard {
-                // The stream is there, and nobody reads it.
+                // The stream is there, and is not read.
                 std::future::pending::<()>().await;
             }
             while let Ok(Some(message)) = inbound.message().await {

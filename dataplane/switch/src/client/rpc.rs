@@ -238,7 +238,7 @@ impl Session {
     }
 }
 
-/// Returns once nobody wants the switch any more.
+/// Returns once the box is to end.
 async fn stopped(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         tokio::time::sleep(AGAIN_AFTER).await;
