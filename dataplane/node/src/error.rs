@@ -20,7 +20,7 @@ pub enum NodeError {
         /// The file.
         path: String,
         /// The kernel's answer.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The configuration was refused.
     #[error(transparent)]
@@ -67,10 +67,10 @@ pub enum NodeError {
     Environment(String),
     /// Signal handlers.
     #[error("installing signal handlers")]
-    Signals(#[source] std::io::Error),
+    Signals(#[source] io::Error),
     /// No randomness.
     #[error("reading a seed from /dev/urandom")]
-    Seed(#[source] std::io::Error),
+    Seed(#[source] io::Error),
     /// A lane's CPU.
     #[error("pinning a lane to CPU {cpu}: {source}; see `taskset -p $$` for the CPUs allowed here")]
     Pin {
@@ -86,7 +86,7 @@ pub enum NodeError {
         lane: usize,
         /// The kernel's answer.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The thread of figures.
     #[error("starting the thread that reports: raise the limits of memory and threads")]
@@ -97,7 +97,7 @@ pub enum NodeError {
         /// The file.
         path: PathBuf,
         /// The kernel's answer.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A recording cannot be begun.
     #[error("beginning a recording in {}: {problem}", .path.display())]
@@ -129,7 +129,7 @@ pub enum NodeError {
         /// The file.
         path: PathBuf,
         /// The kernel's answer.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The bands of the host's link.
     #[error(
@@ -140,7 +140,7 @@ pub enum NodeError {
         /// The interface.
         device: String,
         /// The kernel's answer.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The configuration of a bench.
     #[error("[bench] measures and serves nobody: start weft-bench with it, or remove the section")]
@@ -151,7 +151,7 @@ pub enum NodeError {
         /// The address.
         addr: std::net::SocketAddr,
         /// The kernel's answer.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
