@@ -152,7 +152,16 @@ fn the_python_policy_of_the_docs_plans() {
 
 #[test]
 fn an_outside_policy_that_is_late_is_named() {
-    let arguments = ["plan", SIXTEEN, "--policy", "exec:sleep 60", "--policy-timeout-ms", "50"];
+    let arguments = [
+        "plan",
+        SIXTEEN,
+        "--policy",
+        "exec:sleep 60",
+        "--policy-timeout-ms",
+        "50",
+        "--policy-start-timeout-ms",
+        "100",
+    ];
     let output = weft(&arguments, "");
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));

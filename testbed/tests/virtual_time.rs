@@ -135,15 +135,29 @@ fn an_outside_policys_answers_are_kept_and_its_silence_ends_the_run() {
     let first: Value = serde_json::from_str(runs[0].1.lines().next().unwrap()).unwrap();
     assert!(first["case"]["updates"].is_array() && first["plan"]["order"].is_array(), "{first}");
 
-    // The second reads nothing and says nothing until the wall clock's limit for it is over.
-    for (policy, why) in [("exec:true", "it has ended"), ("exec:sleep 60", "within 10000 ms")] {
-        let out = directory.path().join(policy);
+    // The second answers once, and then not until the wall clock's limit for it is over.
+    let silent = directory.path().join("silent.sh");
+    fs::write(&silent, "read -r line\necho '{}'\nexec sleep 60\n").unwrap();
+    let silent = format!("exec:sh {}", silent.display());
+    for (policy, why) in [("exec:true", "it has ended"), (&silent, "within 10000 ms")] {
+        let out = directory.path().join(why);
         let more = ["--rounds", "2", "--policy", policy];
         let (status, report) = run(&out, &scenario("async"), &more);
         let reasons = report["reasons"].to_string();
         assert_eq!((status, &report["verdict"]), (Some(1), &"failed".into()));
         assert!(reasons.contains("gave no answer: ") && reasons.contains(why), "{reasons}");
     }
+}
+
+#[test]
+fn answers_that_are_refused_are_counted_as_live() {
+    let directory = tempfile::tempdir().unwrap();
+    // `{}` lacks an order.
+    let more = ["--rounds", "2", "--policy", "exec:sed -u s/.*/{}/"];
+    let (status, report) = run(&directory.path().join("a"), &scenario("async"), &more);
+    assert_eq!((status, &report["verdict"]), (Some(3), &"ok".into()), "{report:#}");
+    assert!(report["policy_failures"].as_u64() > Some(0), "{report:#}");
+    assert!(report["reasons"].to_string().contains("the default policy made"), "{report:#}");
 }
 
 #[test]

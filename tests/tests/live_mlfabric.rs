@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 use weft_testbed::lab::netns;
 use weft_tests::live::rogue::Rogue;
@@ -103,6 +104,29 @@ fn an_asynchronous_job_with_a_replica_is_what_the_reference_says() {
     for file in ["delays.svg", "loss.svg", "divergence.svg"] {
         let picture = fs::read_to_string(directory.path().join("run").join(file)).expect(file);
         assert!(picture.starts_with("<svg"), "{file}");
+    }
+}
+
+#[test]
+fn a_run_whose_server_was_killed_names_what_is_missing_and_has_no_figures_of_it() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let changes = [("[job]", "[job]\nmember_timeout_s = 8"), ("rounds = 10", "rounds = 100000")];
+    let path = scenario(directory.path(), &changes);
+    let run = Run::start(&path, &["--io", "udp", "--no-lab"]);
+    let log = run.out().join("server.events.jsonl");
+    let has_committed = || fs::read_to_string(&log).is_ok_and(|log| log.contains("committed"));
+    assert!(eventually(PATIENCE, has_committed), "nothing is committed");
+    kill(run.running("/server.toml")[0], Signal::SIGKILL).expect("the server runs");
+    let (ended, _directory) = run.end(PATIENCE);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    let json = ended.json.expect("a verdict");
+    let reasons = json["reasons"].to_string();
+    for words in ["server left no statistics: it ended with signal: 9", "server left no model"] {
+        assert!(reasons.contains(words), "{words}: {reasons}");
+    }
+    assert!(!reasons.contains("differ") && !reasons.contains("was told"), "{reasons}");
+    for key in ["wrong_sums", "model_identical", "server_bytes", "bottleneck"] {
+        assert_eq!(json.get(key), Some(&Value::Null), "{key}");
     }
 }
 

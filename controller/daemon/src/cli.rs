@@ -28,6 +28,13 @@ pub struct Cli {
     /// Plan all jobs with this policy: a name, or `exec:CMD` for a program of your own.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
+    /// How long a policy that is a program may take over a plan. Overrides
+    /// `tuning.policy_timeout_ms`.
+    #[arg(long, value_name = "MS")]
+    pub policy_timeout_ms: Option<u64>,
+    /// How much longer it may take over its first one. Overrides `tuning.policy_start_timeout_ms`.
+    #[arg(long, value_name = "MS")]
+    pub policy_start_timeout_ms: Option<u64>,
     /// Write statistics to stderr every so many seconds; 0 is never. Overrides `stats_period_s`.
     #[arg(long, value_name = "SECONDS")]
     pub stats_period: Option<u64>,

@@ -1,8 +1,8 @@
 //! The one task that owns the engine. Streams' messages come in through one bounded queue, what the
 //! engine wants told goes out through one bounded queue for each stream.
 //!
-//! Invariant: this task waits for nothing but its queue, its timer, and policies that wait for
-//! another program, on a thread of their own. A peer that does not read finds its stream ended, and
+//! Invariant: this task waits for nothing but its queues and its timer. Policies that are other
+//! programs are asked on threads of their own. A peer that does not read finds its stream ended, and
 //! dials again.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use weft_control::{Command, Holding, HoldingCommand};
-use weft_controller_engine::{Action, Controller, NodeId, Notice, Saved};
+use weft_controller_engine::{Action, Answer, Controller, NodeId, Notice, Saved};
 use weft_rpc::convert::command_to_proto;
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
@@ -65,6 +65,8 @@ pub struct Core {
     resizes: HashMap<JobId, ResizeAnswer>,
     /// Answers that are sent as soon as the state is saved.
     answers: Vec<Box<dyn FnOnce(&mut Self) + Send>>,
+    /// Problems of jobs' policies that were reported.
+    policy_problems: HashMap<JobId, String>,
     streams: u64,
     saved_at: Instant,
     unsaved: Option<Unsaved>,
@@ -103,6 +105,7 @@ impl Core {
             pauses: HashMap::new(),
             resizes: HashMap::new(),
             answers: Vec::new(),
+            policy_problems: HashMap::new(),
             streams: 0,
             saved_at: start,
             unsaved: None,
@@ -123,6 +126,8 @@ impl Core {
     /// Serves until it is told to stop, or every sender is gone.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
+        // A job has one question at a time.
+        let (answered, mut answers) = mpsc::unbounded_channel();
         let mut timer = pin!(tokio::time::sleep_until(self.due().into()));
         loop {
             let due = self.due().into();
@@ -137,6 +142,7 @@ impl Core {
                         break;
                     }
                 }
+                Some(answer) = answers.recv() => self.take_answer(answer),
                 () = timer.as_mut() => {}
             }
             for input in batch.drain(..) {
@@ -147,18 +153,28 @@ impl Core {
                 }
                 self.handle(input);
             }
-            match self.controller.may_wait() {
-                // The streams go on meanwhile.
-                true => self = spawn_blocking(|| self.advanced()).await.expect("it only plans"),
-                false => self.advance(),
+            self.advance();
+            while let Some(question) = self.controller.poll_question() {
+                let answered = answered.clone();
+                // Once this task has ended nobody wants to know.
+                spawn_blocking(move || drop(answered.send(question.answer())));
             }
         }
         self.save(true);
     }
 
-    fn advanced(mut self) -> Self {
-        self.advance();
-        self
+    fn take_answer(&mut self, answer: Answer) {
+        let problem = answer.plan.as_ref().err().map(ToString::to_string);
+        let known = match &problem {
+            Some(problem) => self.policy_problems.insert(answer.job, problem.clone()),
+            None => self.policy_problems.remove(&answer.job),
+        };
+        if let (Some(problem), Some(job)) = (&problem, self.controller.job(answer.job))
+            && known.as_ref() != Some(problem)
+        {
+            weft_process::say!("weft-controller: job `{}`: {problem}", job.name);
+        }
+        self.controller.handle_answer(self.now_ns(), answer);
     }
 
     fn now_ns(&self) -> u64 {

@@ -25,7 +25,7 @@ use crate::auth::rights::Guard;
 use crate::core::{Core, INPUTS_MAX, Input, JobPolicy, Snapshot};
 use crate::error::DaemonError;
 use crate::events::Events;
-use crate::exec::{self, ExecPolicy, TIMEOUT_DEFAULT};
+use crate::exec::{self, ExecPolicy, Limits};
 use crate::northbound::Northbound;
 use crate::southbound::node::Southbound;
 use crate::state::StateFile;
@@ -64,7 +64,8 @@ fn refused(error: ConfigError) -> DaemonError {
 fn policies(config: &ControllerConfig) -> PolicySource {
     let built_in = built_in_policies();
     let programs = exec::programs(config);
-    Box::new(move |name| match ExecPolicy::from_name(name, TIMEOUT_DEFAULT) {
+    let limits = Limits::from(&config.tuning);
+    Box::new(move |name| match ExecPolicy::from_name(name, limits) {
         Some(program) if programs.contains(program.command()) => {
             Ok(AnyPolicy::Own(Arc::new(program)))
         }

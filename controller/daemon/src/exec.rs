@@ -3,20 +3,26 @@
 //! The program is started once, through the shell. For every plan it gets one line, the case as in
 //! docs/plan.md, and answers with one line, and no more, the plan; `order` alone will do. Does I/O
 //! and decides nothing: [`weft_plan::policy::outside::accept`] judges the answer. A program that is
-//! late, ends, or answers nonsense gives an error within the timeout; the caller falls back and
-//! counts it, and the next plan starts the program anew. [`ExecJobPolicy`] is the same for a
-//! cluster's jobs, where lines are deltas ([`weft_jobs::policy::outside`]) and every plan has a
-//! program of its own.
+//! late, ends, or answers nonsense gives an error within its [`Limits`] and is killed, with all that
+//! it started and that stayed in its process group; the next plan starts it again. Not more than an
+//! answer is read of it. [`ExecJobPolicy`] is the same for a cluster's jobs, where lines are deltas
+//! ([`weft_jobs::policy::outside`]) and every plan has a program of its own.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Mutex;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use weft_config::controller::ControllerConfig;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use weft_config::controller::{ControllerConfig, Tuning};
 use weft_jobs::policy::outside::{Carrier, Outside};
 use weft_jobs::policy::{Jobs, Scheduler, Setting};
 use weft_plan::case::Case;
@@ -24,11 +30,26 @@ use weft_plan::plan::{Plan, PlanDocument};
 use weft_plan::policy::{Policy, PolicyError, outside};
 use weft_plan::spec::CaseSpec;
 
-/// How long a program may take over one plan unless told otherwise.
-pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
+/// How long a program may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Over its start, besides its first answer.
+    pub start: Duration,
+    /// Over an answer.
+    pub answer: Duration,
+}
 
-/// Longest answer that is read: what is longer counts as nonsense.
-const ANSWER_LEN_MAX: u64 = 64 << 20;
+impl From<&Tuning> for Limits {
+    fn from(tuning: &Tuning) -> Self {
+        Self {
+            start: Duration::from_millis(tuning.policy_start_timeout_ms),
+            answer: Duration::from_millis(tuning.policy_timeout_ms),
+        }
+    }
+}
+
+/// Longest answer that is read.
+const ANSWER_LEN_MAX: usize = 64 << 20;
 
 /// A program that plans.
 #[derive(Debug)]
@@ -38,8 +59,8 @@ impl ExecPolicy {
     /// The program behind `exec:CMD`; `None` for names without that prefix. It is started with the
     /// first plan.
     #[must_use]
-    pub fn from_name(name: &str, timeout: Duration) -> Option<Self> {
-        Program::from_name(name, timeout).map(Self)
+    pub fn from_name(name: &str, limits: Limits) -> Option<Self> {
+        Program::from_name(name, limits).map(Self)
     }
 
     /// The command, as the shell gets it.
@@ -53,14 +74,14 @@ impl ExecPolicy {
 #[derive(Clone, Debug)]
 pub struct ExecJobPolicy {
     name: String,
-    timeout: Duration,
+    limits: Limits,
 }
 
 impl ExecJobPolicy {
     /// The program behind `exec:CMD`; `None` for names without that prefix.
     #[must_use]
-    pub fn from_name(name: &str, timeout: Duration) -> Option<Self> {
-        command_of(name).map(|_| Self { name: name.to_owned(), timeout })
+    pub fn from_name(name: &str, limits: Limits) -> Option<Self> {
+        command_of(name).map(|_| Self { name: name.to_owned(), limits })
     }
 }
 
@@ -74,7 +95,7 @@ impl Policy<Jobs> for ExecJobPolicy {
     }
 
     fn plan(&self, setting: &Setting) -> Result<Box<dyn Scheduler>, PolicyError> {
-        let program = Program::from_name(&self.name, self.timeout).expect("its name was checked");
+        let program = Program::from_name(&self.name, self.limits).expect("its name was checked");
         Ok(Box::new(Outside::new(&self.name, setting, Box::new(program))))
     }
 }
@@ -90,17 +111,28 @@ impl Carrier for Program {
 struct Program {
     name: String,
     command: String,
-    timeout: Duration,
+    limits: Limits,
     process: Mutex<Option<Process>>,
+    /// What is to be killed to end a question under way.
+    running: Mutex<Running>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Running {
+    Nothing,
+    Group(Pid),
+    /// Nothing, and nothing more is started.
+    Cancelled,
 }
 
 impl Program {
-    fn from_name(name: &str, timeout: Duration) -> Option<Self> {
+    fn from_name(name: &str, limits: Limits) -> Option<Self> {
         command_of(name).map(|command| Self {
             name: name.to_owned(),
             command: command.to_owned(),
-            timeout,
+            limits,
             process: Mutex::new(None),
+            running: Mutex::new(Running::Nothing),
         })
     }
 
@@ -109,18 +141,51 @@ impl Program {
     }
 
     fn ask(&self, question: &str) -> Result<String, PolicyError> {
-        let mut slot = self.process.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut slot = lock(&self.process);
         let mut process = match slot.take() {
             Some(process) => process,
-            None => Process::start(&self.command)
-                .map_err(|error| self.no_answer(format!("starting it: {error}")))?,
+            None => self.start()?,
         };
         // Only a process that has answered is asked again: another one's late answer would be taken
         // for the next question's.
-        let answer = process.ask(question, self.timeout).map_err(|why| self.no_answer(why))?;
-        *slot = Some(process);
-        Ok(answer)
+        match process.ask(question, self.limits) {
+            Ok(answer) => {
+                *slot = Some(process);
+                Ok(answer)
+            }
+            Err(why) => {
+                let mut running = lock(&self.running);
+                drop(process);
+                if let Running::Group(_) = *running {
+                    *running = Running::Nothing;
+                }
+                Err(self.no_answer(why))
+            }
+        }
     }
+
+    fn start(&self) -> Result<Process, PolicyError> {
+        let mut running = lock(&self.running);
+        if let Running::Cancelled = *running {
+            return Err(self.no_answer("its job has ended"));
+        }
+        let process = Process::start(&self.command)
+            .map_err(|error| self.no_answer(format!("starting it: {error}")))?;
+        *running = Running::Group(process.group);
+        Ok(process)
+    }
+
+    fn cancel(&self) {
+        let mut running = lock(&self.running);
+        if let Running::Group(group) = std::mem::replace(&mut *running, Running::Cancelled) {
+            // Its process is there until it is waited for, under this lock.
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The commands that may plan: all that a configuration names.
@@ -147,6 +212,10 @@ impl Policy for ExecPolicy {
         true
     }
 
+    fn cancel(&self) {
+        self.0.cancel();
+    }
+
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
         let Self(program) = self;
         let question = serde_json::to_string(&CaseSpec::from(case))
@@ -159,12 +228,16 @@ impl Policy for ExecPolicy {
     }
 }
 
-/// The program while it runs; killed when dropped.
+/// The program while it runs, with whatever it started; all are killed when it is dropped.
 #[derive(Debug)]
 struct Process {
     child: Child,
-    stdin: mpsc::Sender<String>,
-    lines: Receiver<String>,
+    group: Pid,
+    stdin: File,
+    stdout: File,
+    /// What was read and is no part of an answer.
+    unread: Vec<u8>,
+    is_new: bool,
 }
 
 impl Process {
@@ -173,58 +246,107 @@ impl Process {
             .args(["-c", &format!("exec {command}")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .process_group(0)
             .spawn()?;
-        let (sender, lines) = mpsc::channel();
-        let stdout = child.stdout.take().expect("piped");
-        thread::spawn(move || {
-            let mut stdout = BufReader::new(stdout);
-            loop {
-                let mut line = String::new();
-                let mut limited = std::io::Read::take(&mut stdout, ANSWER_LEN_MAX);
-                match limited.read_line(&mut line) {
-                    Ok(len) if len > 0 && sender.send(line).is_ok() => {}
-                    _ => return,
-                }
-            }
-        });
-        let stdin = child.stdin.take().expect("piped");
-        Ok(Self { child, stdin: write_lines(stdin), lines })
+        let group = Pid::from_raw(i32::try_from(child.id()).expect("the kernel's ids are so"));
+        let stdin = File::from(OwnedFd::from(child.stdin.take().expect("piped")));
+        let stdout = File::from(OwnedFd::from(child.stdout.take().expect("piped")));
+        // Dropped, it kills what was started.
+        let process = Self { child, group, stdin, stdout, unread: Vec::new(), is_new: true };
+        for pipe in [&process.stdin, &process.stdout] {
+            fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        }
+        Ok(process)
     }
 
-    fn ask(&mut self, question: &str, timeout: Duration) -> Result<String, String> {
-        let ended = "it has ended".to_owned();
+    fn ask(&mut self, question: &str, limits: Limits) -> Result<String, String> {
+        let start = if self.is_new { limits.start } else { Duration::ZERO };
+        let until = Instant::now() + start + limits.answer;
         // What it wrote since its answer would be taken for the answer to this question.
-        if let Ok(line) = self.lines.try_recv() {
-            let start: String = line.trim_end().chars().take(60).collect();
+        if !self.is_new {
+            self.read()?;
+        }
+        if !self.unread.is_empty() {
+            let start: String = String::from_utf8_lossy(&self.unread).chars().take(60).collect();
+            let start = start.lines().next().unwrap_or_default();
             return Err(format!(
                 "it answered twice; one line answers a question, not also {start:?}"
             ));
         }
-        self.stdin.send(format!("{question}\n")).map_err(|_| ended.clone())?;
-        self.lines.recv_timeout(timeout).map_err(|error| match error {
-            RecvTimeoutError::Timeout => format!("not within {} ms", timeout.as_millis()),
-            RecvTimeoutError::Disconnected => ended,
-        })
+        let question = format!("{question}\n");
+        let mut left = question.as_bytes();
+        let mut searched = 0;
+        loop {
+            if let Some(end) = self.unread[searched..].iter().position(|byte| *byte == b'\n') {
+                let end = searched + end;
+                let rest = self.unread.split_off(end + 1);
+                let line = std::mem::replace(&mut self.unread, rest);
+                self.is_new = false;
+                return match left.is_empty() {
+                    true => String::from_utf8(line).map_err(|error| error.to_string()),
+                    false => Err("it answered before it had read the question".to_owned()),
+                };
+            }
+            searched = self.unread.len();
+            if searched > ANSWER_LEN_MAX {
+                return Err(format!("its answer is longer than {ANSWER_LEN_MAX} bytes"));
+            }
+            let wait = until.saturating_duration_since(Instant::now());
+            if wait.is_zero() {
+                let answer = format!("{} ms (policy_timeout_ms)", limits.answer.as_millis());
+                return Err(match start.is_zero() {
+                    true => format!("not within {answer}"),
+                    false => format!(
+                        "not within {answer} and the {} ms (policy_start_timeout_ms) that its \
+                         start may take",
+                        start.as_millis()
+                    ),
+                });
+            }
+            let mut ends = [
+                PollFd::new(self.stdout.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.stdin.as_fd(), PollFlags::POLLOUT),
+            ];
+            let wanted = if left.is_empty() { &mut ends[..1] } else { &mut ends[..] };
+            let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
+            if let Err(error) = poll(wanted, wait)
+                && error != Errno::EINTR
+            {
+                return Err(error.to_string());
+            }
+            self.read()?;
+            match self.stdin.write(left) {
+                Ok(written) => left = &left[written..],
+                Err(error) if is_later(&error) => {}
+                // It has closed its input, and may have answered before.
+                Err(_) => left = &[],
+            }
+        }
+    }
+
+    /// Reads what is there.
+    fn read(&mut self) -> Result<(), String> {
+        let mut chunk = [0; 1 << 16];
+        match self.stdout.read(&mut chunk) {
+            Ok(0) => Err("it has ended".to_owned()),
+            Ok(len) => {
+                self.unread.extend_from_slice(&chunk[..len]);
+                Ok(())
+            }
+            Err(error) if is_later(&error) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 
-/// Writes from a thread of its own: a program that does not read must not hold up the caller.
-fn write_lines(mut stdin: ChildStdin) -> mpsc::Sender<String> {
-    let (sender, questions) = mpsc::channel::<String>();
-    thread::spawn(move || {
-        for question in questions {
-            if stdin.write_all(question.as_bytes()).and_then(|()| stdin.flush()).is_err() {
-                return;
-            }
-        }
-    });
-    sender
+fn is_later(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nobody to tell otherwise.
-        let _ = self.child.kill();
+        // All may have ended by themselves.
+        let _ = killpg(self.group, Signal::SIGKILL);
         let _ = self.child.wait();
     }
 }
@@ -239,9 +361,12 @@ mod tests {
         "servers":[{"name":"s0","host":"s","version":0}],
         "updates":[{"id":"u","server":"s0","host":"a","size_bytes":10,"version":0}]}"#;
 
+    fn limits(answer_ms: u64) -> Limits {
+        Limits { start: Duration::ZERO, answer: Duration::from_millis(answer_ms) }
+    }
+
     fn plan(command: &str, timeout_ms: u64) -> Result<Plan, String> {
-        let timeout = Duration::from_millis(timeout_ms);
-        let policy = ExecPolicy::from_name(&format!("exec:{command}"), timeout).unwrap();
+        let policy = ExecPolicy::from_name(&format!("exec:{command}"), limits(timeout_ms)).unwrap();
         policy.plan(&Case::from_json(CASE).unwrap()).map_err(|error| error.to_string())
     }
 
@@ -259,7 +384,7 @@ mod tests {
         )
         .unwrap();
         let name = format!("exec:sh {}", script.display());
-        let policy = ExecPolicy::from_name(&name, Duration::from_secs(20)).unwrap();
+        let policy = ExecPolicy::from_name(&name, limits(20_000)).unwrap();
         let case = Case::from_json(CASE).unwrap();
         for _ in 0..3 {
             assert_eq!(policy.plan(&case).unwrap().makespan_ns(&case), 1_000_000_000);
@@ -270,15 +395,15 @@ mod tests {
     #[test]
     fn silence_end_and_nonsense_are_errors_in_bounded_time() {
         let error = plan("sleep 1000", 50).unwrap_err();
-        assert!(error.contains("not within 50 ms"), "{error}");
+        assert!(error.contains("not within 50 ms (policy_timeout_ms)"), "{error}");
         let error = plan("true", 20_000).unwrap_err();
         assert!(error.contains("it has ended"), "{error}");
         let error = plan("echo nonsense", 20_000).unwrap_err();
         assert!(error.contains("cannot be used"), "{error}");
         let error = plan("/no/such/program", 20_000).unwrap_err();
         assert!(error.contains("it has ended"), "{error}");
-        assert!(ExecPolicy::from_name("mlfabric", TIMEOUT_DEFAULT).is_none());
-        assert!(ExecPolicy::from_name("exec: ", TIMEOUT_DEFAULT).is_none());
+        assert!(ExecPolicy::from_name("mlfabric", limits(1)).is_none());
+        assert!(ExecPolicy::from_name("exec: ", limits(1)).is_none());
     }
 
     #[test]
@@ -290,10 +415,10 @@ mod tests {
             "while read -r line; do printf '{\"order\":[\"u\"]}\\n{\"order\":[]}\\n'; done\n";
         std::fs::write(&script, text).unwrap();
         let name = format!("exec:sh {}", script.display());
-        let policy = ExecPolicy::from_name(&name, Duration::from_secs(20)).unwrap();
+        let policy = ExecPolicy::from_name(&name, limits(20_000)).unwrap();
         let case = Case::from_json(CASE).unwrap();
         assert!(policy.plan(&case).is_ok());
-        thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
         let error = policy.plan(&case).unwrap_err().to_string();
         assert!(error.contains("it answered twice") && error.lines().count() == 1, "{error}");
         assert!(policy.plan(&case).is_ok(), "it is started anew");
@@ -311,9 +436,73 @@ mod tests {
         );
         std::fs::write(&script, text).unwrap();
         let name = format!("exec:sh {}", script.display());
-        let policy = ExecPolicy::from_name(&name, Duration::from_secs(2)).unwrap();
+        let policy = ExecPolicy::from_name(&name, limits(2000)).unwrap();
         let case = Case::from_json(CASE).unwrap();
         assert!(policy.plan(&case).is_err());
         assert!(policy.plan(&case).is_ok());
+    }
+
+    #[test]
+    fn a_start_is_not_answer_time() {
+        let slow = "sh -c 'sleep 1; while read -r line; do echo {\\\"order\\\":[\\\"u\\\"]}; done'";
+        let case = Case::from_json(CASE).unwrap();
+        let patient = Limits { start: Duration::from_secs(60), ..limits(400) };
+        let policy = ExecPolicy::from_name(&format!("exec:{slow}"), patient).unwrap();
+        assert!(policy.plan(&case).is_ok(), "its start may take longer than an answer");
+        let hasty = Limits { start: Duration::from_millis(100), ..limits(50) };
+        let policy = ExecPolicy::from_name("exec:sleep 1000", hasty).unwrap();
+        let error = policy.plan(&case).unwrap_err().to_string();
+        assert!(error.contains("100 ms (policy_start_timeout_ms)"), "{error}");
+        assert!(error.contains("50 ms (policy_timeout_ms)"), "{error}");
+    }
+
+    /// Whether a process of that command line is there.
+    fn is_running(command: &str) -> bool {
+        std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).trim_end_matches('\0').replace('\0', " ") == command
+        })
+    }
+
+    #[test]
+    fn what_a_program_started_is_killed_with_it() {
+        // Numbers that no other test sleeps.
+        let error = plan("sh -c 'sleep 98764.25 & sleep 98764.5'", 500).unwrap_err();
+        assert!(error.contains("policy_timeout_ms"), "{error}");
+        let begun = Instant::now();
+        while is_running("sleep 98764.25") || is_running("sleep 98764.5") {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it outlives the program");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_program_that_writes_on_is_not_read() {
+        // 64 MiB and one more in one line; between answers it fills its pipe and waits.
+        let error = plan("head -c 100000000 /dev/zero", 60_000).unwrap_err();
+        assert!(error.contains("longer than 67108864 bytes"), "{error}");
+        let policy =
+            ExecPolicy::from_name("exec:yes {\\\"order\\\":[\\\"u\\\"]}", limits(20_000)).unwrap();
+        let case = Case::from_json(CASE).unwrap();
+        assert!(policy.plan(&case).is_ok());
+        assert!(lock(&policy.0.process).as_ref().unwrap().unread.len() <= 1 << 17);
+        assert!(policy.plan(&case).unwrap_err().to_string().contains("it answered twice"));
+    }
+
+    #[test]
+    fn a_question_that_is_cancelled_ends_at_once_and_its_program_with_it() {
+        let policy = ExecPolicy::from_name("exec:sleep 98765.5", limits(60_000)).unwrap();
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| policy.plan(&Case::from_json(CASE).unwrap()));
+            while !is_running("sleep 98765.5") {
+                assert!(begun.elapsed() < Duration::from_secs(30), "it is not started");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            policy.cancel();
+            assert!(asked.join().unwrap().is_err());
+        });
+        assert!(begun.elapsed() < Duration::from_secs(50) && !is_running("sleep 98765.5"));
+        assert!(policy.plan(&Case::from_json(CASE).unwrap()).is_err(), "it is not started again");
     }
 }

@@ -39,6 +39,10 @@ fn run(cli: &Cli, mut config: ControllerConfig) -> Result<(), DaemonError> {
     if let Some(policy) = &cli.policy {
         config.set_policy(policy);
     }
+    let tuning = &mut config.tuning;
+    tuning.policy_timeout_ms = cli.policy_timeout_ms.unwrap_or(tuning.policy_timeout_ms);
+    tuning.policy_start_timeout_ms =
+        cli.policy_start_timeout_ms.unwrap_or(tuning.policy_start_timeout_ms);
     if cli.print_config {
         say::out(&to_toml(&config));
         return Ok(());

@@ -12,16 +12,18 @@ use alloc::vec::Vec;
 use weft_control::{ConductMode, DropReason, Mode};
 use weft_wire::JobId;
 
-use weft_plan::case::{Case, HostId, Objective, Options, Server, ServerId, Update};
+use weft_plan::case::{Case, HostId, Objective, Options, Reservation, Server, ServerId, Update};
+use weft_plan::plan::Plan;
 use weft_plan::policy;
 
 use super::answer::{by_ticket, planned_groups, reserve};
-use super::job::{Group, Job, Ticket};
+use super::job::{Group, Job, Planned, Ticket};
 use super::message::{Action, Reply};
+use super::node::Node;
 use super::{Controller, Why};
 
 /// What a job's next turn builds on: what its own earlier turns planned.
-struct Turn {
+pub(super) struct Turn {
     job: JobId,
     left: Vec<Ticket>,
     planned_updates: u64,
@@ -41,10 +43,13 @@ impl Controller {
     }
 
     fn job_due_ns(&self, job: &Job) -> Option<u64> {
-        let since_ns = job.unplanned_since_ns?;
         if !self.can_plan(job) {
             return None;
         }
+        if let Some(asked) = job.asked.as_ref().filter(|asked| !asked.is_late) {
+            return (!job.pending.is_empty()).then_some(asked.late_ns);
+        }
+        let since_ns = job.unplanned_since_ns?;
         let batch_max = self.config.tuning.batch_max;
         let planned = job.planned_updates();
         if job.pending.len() <= planned {
@@ -87,7 +92,7 @@ impl Controller {
     /// Plans everything that is not granted.
     pub(super) fn plan(&mut self, now_ns: u64) {
         let why = self.replan.take();
-        let mut turns = self.turns(now_ns);
+        let mut turns = self.turns(now_ns, why.is_some());
         if let Some(why) = why {
             for turn in &turns {
                 let counters = &mut self.jobs.get_mut(&turn.job).expect("a turn's job").counters;
@@ -102,6 +107,8 @@ impl Controller {
         }
         let mut case = self.links.case(now_ns);
         self.flights.reservations(now_ns, &mut case.reservations);
+        // Plans that are thrown away are gone by now.
+        self.reserve_planned(&mut case.reservations, |job| job.policy.may_wait());
         let tuning = &self.config.tuning;
         let limit = if turns.len() > 1 { tuning.turn_updates } else { tuning.batch_max };
         let aged_ns = now_ns.saturating_sub(tuning.age_limit_ns());
@@ -111,6 +118,7 @@ impl Controller {
             // it the least served.
             let next = (0..turns.len())
                 .filter(|i| !turns[*i].left.is_empty() && turns[*i].planned_updates < batch_max)
+                .filter(|i| !self.jobs[&turns[*i].job].is_waiting())
                 .min_by(|a, b| {
                     let key = |i: usize| {
                         let job = &self.jobs[&turns[i].job];
@@ -136,10 +144,18 @@ impl Controller {
         }
     }
 
+    /// Whether a job's plan stands while others are planned: a program is asked anew when its job
+    /// is due or everything is planned anew, or a busy neighbour would keep it from ever answering.
+    fn keeps_plan(&self, job: &Job, now_ns: u64, is_replan: bool) -> bool {
+        let is_due = || self.job_due_ns(job).is_some_and(|due_ns| due_ns <= now_ns);
+        job.policy.may_wait() && !is_due() && (!is_replan || job.is_waiting())
+    }
+
     /// The jobs that take part, with what they ask for; their plans are thrown away.
-    fn turns(&mut self, now_ns: u64) -> Vec<Turn> {
+    fn turns(&mut self, now_ns: u64, is_replan: bool) -> Vec<Turn> {
         let plannable: Vec<JobId> = (self.jobs.values())
             .filter(|job| !job.pending.is_empty() && self.can_plan(job))
+            .filter(|job| !self.keeps_plan(job, now_ns, is_replan))
             .map(|job| job.id)
             .collect();
         let idle = |job: &Job| job.planned.is_empty() && job.open.is_empty();
@@ -147,24 +163,17 @@ impl Controller {
         let least = active.fold(f64::INFINITY, f64::min);
         let mut turns = Vec::with_capacity(plannable.len());
         for id in plannable {
-            let commit_ns = self.last_commit_ns(id).max(now_ns);
             let job = self.jobs.get_mut(&id).expect("just listed");
             if idle(job) && least.is_finite() {
                 // A job that slept has not saved up.
                 job.virtual_bytes = job.virtual_bytes.max(least);
             }
-            job.planned.clear();
-            job.close_round();
+            if let Some(asked) = &mut job.asked {
+                asked.is_late = true;
+            }
             let mut left: Vec<Ticket> = job.pending.keys().copied().collect();
             left.sort_by_key(|ticket| (job.pending[ticket].asked_ns, *ticket));
-            turns.push(Turn {
-                job: id,
-                left,
-                planned_updates: 0,
-                commit_ns,
-                planned_copies: Vec::new(),
-                virtual_bytes: job.virtual_bytes,
-            });
+            turns.push(self.begin_turn(now_ns, id, left));
         }
         self.drop_stale();
         for turn in &mut turns {
@@ -172,6 +181,22 @@ impl Controller {
             turn.left.retain(|ticket| job.pending.contains_key(ticket));
         }
         turns
+    }
+
+    /// A job's turn, in place of the plan that it has.
+    pub(super) fn begin_turn(&mut self, now_ns: u64, id: JobId, left: Vec<Ticket>) -> Turn {
+        let commit_ns = self.last_commit_ns(id).max(now_ns);
+        let job = self.jobs.get_mut(&id).expect("who has a turn is there");
+        job.planned.clear();
+        job.close_round();
+        Turn {
+            job: id,
+            left,
+            planned_updates: 0,
+            commit_ns,
+            planned_copies: Vec::new(),
+            virtual_bytes: job.virtual_bytes,
+        }
     }
 
     /// When the last granted group of a job is planned to commit, of those that the next one comes
@@ -186,23 +211,38 @@ impl Controller {
         ends.max().unwrap_or(0)
     }
 
-    /// One policy call. What it plans is added to the reservations of the case.
+    /// One policy call, or the question to a program.
     fn plan_turn(&mut self, turn: &mut Turn, tickets: &[Ticket], case: &mut Case) {
-        let in_flight = self.jobs[&turn.job].in_flight(&self.groups);
-        self.fill_case(turn, tickets, in_flight, case);
-        self.plans += 1;
+        self.fill_case(turn, tickets, case);
         let job = &self.jobs[&turn.job];
-        let (plan, is_fallback) = match job.policy.plan(case) {
-            Ok(plan) => (Some(plan), false),
-            Err(_) => (policy::default().plan(case).ok(), true),
+        let plan = match &job.asked {
+            None if job.policy.may_wait() => return self.ask(turn.job, tickets, case),
+            None => job.policy.plan(case).ok(),
+            // Its answer is late.
+            Some(_) => None,
         };
-        let plan = plan.unwrap_or_default();
+        let is_failure = plan.is_none();
+        self.take_plan(turn, tickets, case, (plan, is_failure));
+    }
+
+    /// Takes a plan, or the default policy's without one, which counts if its own policy failed.
+    /// What is planned is added to the reservations of the case.
+    pub(super) fn take_plan(
+        &mut self,
+        turn: &mut Turn,
+        tickets: &[Ticket],
+        case: &mut Case,
+        (plan, is_failure): (Option<Plan>, bool),
+    ) {
+        self.plans += 1;
+        let plan = plan.or_else(|| policy::default().plan(case).ok()).unwrap_or_default();
+        let job = &self.jobs[&turn.job];
         let rank_of = |ticket: Ticket| job.pending[&ticket].rank;
         let live = self.live_aggregators(job, case.now_ns);
         let groups = planned_groups(&live, &plan, case, tickets, rank_of);
         let room = job.round_room();
         let job = self.jobs.get_mut(&turn.job).expect("a turn's job");
-        job.counters.policy_failures += u64::from(is_fallback);
+        job.counters.policy_failures += u64::from(is_failure);
         let mut room = room.map(|room| u64::from(room).saturating_sub(turn.planned_updates));
         for mut group in groups {
             if let Some(room) = &mut room {
@@ -214,28 +254,11 @@ impl Controller {
                 }
                 *room -= group.members.len() as u64;
             }
-            let count = group.members.len() as u64;
-            let via = group.via.map(|i| self.nodes[job.aggregators[i].index()].host());
-            let server = self.nodes[job.server.index()].host();
-            for (ticket, segments) in &group.members {
-                let pending = &job.pending[ticket];
-                let from = job.workers[pending.rank.index()].host();
-                turn.virtual_bytes += pending.size_bytes as f64 / job.config.weight;
-                let to = via.unwrap_or(server);
-                reserve(&mut case.reservations, from, to, segments);
+            for (ticket, _) in &group.members {
+                turn.virtual_bytes += job.pending[ticket].size_bytes as f64 / job.config.weight;
             }
-            let last = group.members.last().map(|(ticket, _)| job.pending[ticket].rank);
-            let source = via.or_else(|| last.map(|rank| job.workers[rank.index()].host()));
-            if let Some(source) = source {
-                if via.is_some() {
-                    reserve(&mut case.reservations, source, server, &group.sum);
-                }
-                if let Some(replica) = job.replica {
-                    let replica = self.nodes[replica.index()].host();
-                    reserve(&mut case.reservations, source, replica, &group.copy);
-                }
-            }
-            turn.planned_updates += count;
+            reserve_group(&self.nodes, job, &group, &mut case.reservations);
+            turn.planned_updates += group.members.len() as u64;
             turn.planned_copies
                 .push(group.members.iter().map(|(ticket, _)| job.pending[ticket].norm).sum());
             turn.commit_ns = turn.commit_ns.max(group.sum.last().map_or(0, |last| last.to_ns));
@@ -248,10 +271,24 @@ impl Controller {
         }
     }
 
-    fn fill_case(&self, turn: &Turn, tickets: &[Ticket], in_flight: u64, case: &mut Case) {
+    /// Adds what is planned and not granted, of such jobs.
+    pub(super) fn reserve_planned(
+        &self,
+        reservations: &mut Vec<Reservation>,
+        counts: impl Fn(&Job) -> bool,
+    ) {
+        for job in self.jobs.values().filter(|job| counts(job)) {
+            for group in &job.planned {
+                reserve_group(&self.nodes, job, group, reservations);
+            }
+        }
+    }
+
+    /// Writes a question of a job's turn into a case.
+    pub(super) fn fill_case(&self, turn: &Turn, tickets: &[Ticket], case: &mut Case) {
         let job = &self.jobs[&turn.job];
         let has_rounds = job.config.mode != Mode::Async;
-        let version = job.version + in_flight + turn.planned_updates;
+        let version = job.version + job.in_flight(&self.groups) + turn.planned_updates;
         let live_replica = job.replica.filter(|node| self.nodes[node.index()].is_attached());
         let mut lag_norms: Vec<f64> = Vec::new();
         if live_replica.is_some() {
@@ -338,7 +375,7 @@ impl Controller {
     }
 
     /// Drops what belongs to a round that is over.
-    fn drop_stale(&mut self) {
+    pub(super) fn drop_stale(&mut self) {
         let mut stale = Vec::new();
         for job in self.jobs.values().filter(|job| job.config.mode == Mode::Partial) {
             let Some(size) = job.round_size() else { continue };
@@ -356,6 +393,25 @@ impl Job {
     /// Whether its transfers share the links by themselves, see [`ConductMode::Fair`].
     pub(super) fn is_fair(&self) -> bool {
         self.policy.manner().conduct == ConductMode::Fair
+    }
+}
+
+/// Adds what a planned group promises of the network.
+fn reserve_group(nodes: &[Node], job: &Job, group: &Planned, reservations: &mut Vec<Reservation>) {
+    let via = group.via.map(|i| nodes[job.aggregators[i].index()].host());
+    let server = nodes[job.server.index()].host();
+    let worker = |ticket| job.workers[job.pending[ticket].rank.index()].host();
+    for (ticket, segments) in &group.members {
+        reserve(reservations, worker(ticket), via.unwrap_or(server), segments);
+    }
+    let source = via.or_else(|| group.members.last().map(|(ticket, _)| worker(ticket)));
+    if let Some(source) = source {
+        if via.is_some() {
+            reserve(reservations, source, server, &group.sum);
+        }
+        if let Some(replica) = job.replica {
+            reserve(reservations, source, nodes[replica.index()].host(), &group.copy);
+        }
     }
 }
 

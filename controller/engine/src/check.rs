@@ -266,6 +266,7 @@ fn tuning(tuning: &Tuning) -> Checked<()> {
         }
     }
     for (leaf, at_least_one) in [
+        ("policy_timeout_ms", tuning.policy_timeout_ms),
         ("node_timeout_ms", tuning.node_timeout_ms),
         ("install_timeout_ms", tuning.install_timeout_ms),
         ("age_limit_ms", tuning.age_limit_ms),

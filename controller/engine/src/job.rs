@@ -46,6 +46,8 @@ pub(super) struct Job {
     pub(super) planned: VecDeque<Planned>,
     /// Oldest request that no plan covers: when it came.
     pub(super) unplanned_since_ns: Option<u64>,
+    /// What its policy, another program, was asked and has not answered.
+    pub(super) asked: Option<Asked>,
     /// Groups with an order number that is not decided.
     pub(super) open: BTreeMap<u64, GroupId>,
     pub(super) numbers: Numbers,
@@ -175,7 +177,28 @@ pub(super) struct Member {
     pub(super) segments: Vec<(u64, GrantSegment)>,
 }
 
+/// A question under way.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) number: u64,
+    pub(super) tickets: Vec<Ticket>,
+    /// From then on the default policy plans in its place.
+    pub(super) late_ns: u64,
+    pub(super) is_late: bool,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.policy.cancel();
+    }
+}
+
 impl Job {
+    /// Whether it waits for its policy.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.asked.as_ref().is_some_and(|asked| !asked.is_late)
+    }
+
     /// Updates of a round; none without rounds.
     pub(super) fn round_size(&self) -> Option<u32> {
         let workers = u32::try_from(self.workers.len()).unwrap_or(u32::MAX);

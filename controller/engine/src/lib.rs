@@ -4,7 +4,8 @@
 //! Workers ask ([`Controller::handle_request`]), boxes report ([`Controller::handle_event`]), both
 //! measure ([`Controller::handle_telemetry`], [`Controller::handle_train`]), time passes
 //! ([`Controller::handle_timeout`]); what is to be told to whom comes out of
-//! [`Controller::poll_action`], and when to come back without news out of
+//! [`Controller::poll_action`], what a policy that is another program is to be asked out of
+//! [`Controller::poll_question`], and when to come back without news out of
 //! [`Controller::poll_timeout`].
 //!
 //! | file | decides |
@@ -12,6 +13,7 @@
 //! | `bands` | whose frames leave a host first |
 //! | `requests` | which requests make sense |
 //! | `batch` | when plans are made, whose turn it is, what a policy is asked |
+//! | `question` | what a policy is asked that is another program, and what its answer is worth later |
 //! | `answer` | what a plan means for the groups |
 //! | `grants` | when a planned group is installed; who is granted |
 //! | `gates` | what a granted segment waits for |
@@ -82,6 +84,7 @@ mod numbers;
 mod pause;
 mod probes;
 mod promote;
+mod question;
 mod reduce;
 mod refusals;
 mod requests;
@@ -101,6 +104,7 @@ pub use message::{
     Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
     Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
+pub use question::{Answer, Question};
 pub use reduce::{BegunRound, ReduceStatus, SavedReduce};
 pub use saved::{Saved, SavedHolding, SavedJob};
 pub use status::{
@@ -154,6 +158,9 @@ pub struct Controller {
     /// What boxes shall hold because somebody said so.
     kept: Kept,
     actions: VecDeque<Action>,
+    questions: VecDeque<Question>,
+    /// Questions so far.
+    asked: u64,
     plans: u64,
     refusals: BTreeMap<&'static str, u64>,
     /// False when [`Controller::poll_saved`] has something new.
@@ -367,13 +374,6 @@ impl Controller {
                 self.command(node, Command::SetRate { job: id, rate_bytes_per_sec });
             }
         }
-    }
-
-    /// Whether [`Controller::handle_timeout`] may wait for a policy, see
-    /// [`policy::Policy::may_wait`].
-    #[must_use]
-    pub fn may_wait(&self) -> bool {
-        self.jobs.values().any(|job| job.policy.may_wait())
     }
 
     /// Plans computed so far.

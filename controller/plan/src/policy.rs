@@ -55,6 +55,9 @@ pub trait Policy<S: Subject = Network>: Send + Sync {
         S::Manner::default()
     }
 
+    /// Ends an answer that waits: it fails at once, and so does every one after it.
+    fn cancel(&self) {}
+
     /// Plans: answers the question.
     ///
     /// # Errors

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
@@ -26,6 +25,7 @@ use weft_testbed::interrupt;
 
 use super::cluster_network::NetworkArgs;
 use super::cluster_stop::Stoppable;
+use super::plan::LimitArgs;
 use super::{Exit, Failure};
 
 /// What can be chosen beside trace, cluster and policy.
@@ -107,11 +107,8 @@ pub(crate) struct Choice {
     pub(crate) restart_cost: f64,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
-    /// How long an outside policy (exec:CMD) may take over one answer. Its process is killed at the
-    /// end and when SIGINT, SIGTERM or SIGHUP ends weft, at the latest after this time; when weft
-    /// is killed itself (SIGKILL), it finds its standard input at the end.
-    #[arg(long, value_name = "MS", default_value_t = 1000, allow_negative_numbers = true)]
-    pub(crate) policy_timeout_ms: u64,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 }
 
 /// Whose rules.
@@ -301,8 +298,7 @@ impl Choice {
     }
 
     fn policy(&self, name: &str) -> Result<AnyPolicy<Jobs>, UnknownPolicy> {
-        let timeout = Duration::from_millis(self.policy_timeout_ms);
-        if let Some(policy) = ExecJobPolicy::from_name(name, timeout) {
+        if let Some(policy) = ExecJobPolicy::from_name(name, self.limits.limits()) {
             return Ok(AnyPolicy::Own(Arc::new(policy)));
         }
         match self.mode {

@@ -9,7 +9,7 @@ use std::{fs, io};
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use weft_controller::exec::ExecPolicy;
+use weft_controller::exec::{ExecPolicy, Limits};
 use weft_plan::case::{Case, CaseError, Objective, UpdateId};
 use weft_plan::plan::Plan;
 use weft_plan::policy::{self, Policy};
@@ -29,9 +29,8 @@ pub(crate) struct PlanArgs {
     case: Option<PathBuf>,
     #[arg(long, default_value = "mlfabric", value_name = "NAME", help = policies())]
     policy: String,
-    /// How long an outside policy (exec:CMD) may take.
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
-    policy_timeout_ms: u64,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Never drop an update that could still commit in time (the drop rule is derived: the sources
     /// do not give it).
     #[arg(long)]
@@ -50,6 +49,29 @@ pub(crate) struct PlanArgs {
     /// Draw the transfers.
     #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     plot: Option<PathBuf>,
+}
+
+// How long an outside policy may take: no documentation, which would be that of the command.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct LimitArgs {
+    /// How long an outside policy (exec:CMD) may take over one answer. Its process, with what that
+    /// started, is killed at the end and when SIGINT, SIGTERM or SIGHUP ends weft, at the latest
+    /// after this time; when weft is killed itself (SIGKILL), it finds its standard input at the
+    /// end.
+    #[arg(long, value_name = "MS", default_value_t = 1000, allow_negative_numbers = true)]
+    policy_timeout_ms: u64,
+    /// How much longer its first answer may take, with which its start ends.
+    #[arg(long, value_name = "MS", default_value_t = 30_000, allow_negative_numbers = true)]
+    policy_start_timeout_ms: u64,
+}
+
+impl LimitArgs {
+    pub(crate) fn limits(self) -> Limits {
+        Limits {
+            start: Duration::from_millis(self.policy_start_timeout_ms),
+            answer: Duration::from_millis(self.policy_timeout_ms),
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -86,8 +108,7 @@ pub(crate) fn run(arguments: &PlanArgs, format: Format) -> Outcome {
         return compare(&case, format);
     }
     check_policy("--policy", &arguments.policy)?;
-    let timeout = Duration::from_millis(arguments.policy_timeout_ms);
-    let outside = ExecPolicy::from_name(&arguments.policy, timeout);
+    let outside = ExecPolicy::from_name(&arguments.policy, arguments.limits.limits());
     let outside = outside.as_ref().map(|outside| outside as &dyn Policy);
     let policy = outside.or_else(|| policy::by_name(&arguments.policy).map(|p| p as &dyn Policy));
     let plan = policy.expect("its name was checked").plan(&case);

@@ -60,7 +60,7 @@ pub struct CompareRow {
     pub server_bytes: Option<f64>,
     /// The bottlenecks of its runs, the most frequent first, joined by `+`.
     pub bottleneck: String,
-    /// The evidence of the first run.
+    /// The evidence of the first run that has one.
     pub bottleneck_evidence: String,
     /// Why runs were broken off, joined by `; `; empty if none was.
     pub error: String,
@@ -139,7 +139,7 @@ pub struct PolicyRow {
     pub server_bytes: Spread,
     /// The bottlenecks of its runs, the most frequent first.
     pub bottlenecks: Vec<String>,
-    /// The evidence of the first run.
+    /// The evidence of the first run that has one.
     pub bottleneck_evidence: String,
     /// Why runs were broken off.
     pub errors: Vec<String>,
@@ -219,7 +219,8 @@ fn row(policy: &str, runs: &[&RunFiles], errors: Vec<String>) -> PolicyRow {
         .map(|update| update.duration_ns)
         .collect();
     let rates: Vec<f64> = runs.iter().filter_map(|run| commits_per_second(run)).collect();
-    let mut names: Vec<&str> = outcomes.iter().map(|outcome| &*outcome.bottleneck).collect();
+    let mut names: Vec<&str> =
+        outcomes.iter().filter_map(|outcome| outcome.bottleneck.as_deref()).collect();
     names.sort_unstable();
     let mut counted: Vec<(usize, &str)> =
         names.chunk_by(|a, b| a == b).map(|same| (same.len(), same[0])).collect();
@@ -229,23 +230,23 @@ fn row(policy: &str, runs: &[&RunFiles], errors: Vec<String>) -> PolicyRow {
         policy: policy.to_owned(),
         runs: (runs.len() + errors.len()) as u64,
         runs_ok: outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Ok).count() as u64,
-        mean_commit_ns: spread(&|push| Some(push.mean_commit_ns)),
+        mean_commit_ns: spread(&|push| push.mean_commit_ns),
         p99_commit_ns: Quantiles::of(&times).map(|quantiles| quantiles.p99),
         commits_per_second: Spread::of(&rates),
-        delay_mean: spread(&|push| Some(push.delay_mean)),
-        delay_max: pushes.iter().map(|push| push.delay_max).max().unwrap_or(0),
-        dropped: pushes.iter().map(|push| push.dropped).sum(),
-        voided: pushes.iter().map(|push| push.voided).sum(),
-        policy_failures: pushes.iter().map(|push| push.policy_failures).sum(),
+        delay_mean: spread(&|push| push.delay_mean),
+        delay_max: pushes.iter().filter_map(|push| push.delay_max).max().unwrap_or(0),
+        dropped: pushes.iter().filter_map(|push| push.dropped).sum(),
+        voided: pushes.iter().filter_map(|push| push.voided).sum(),
+        policy_failures: pushes.iter().filter_map(|push| push.policy_failures).sum(),
         target_loss: pushes.iter().find_map(|push| push.target_loss),
         time_to_loss_s,
         runs_without_loss: (runs.len() + errors.len()) as u64 - time_to_loss_s.count,
-        final_loss: spread(&|push| Some(push.final_loss)),
-        server_bytes: spread(&|push| Some(push.server_bytes as f64)),
+        final_loss: spread(&|push| push.final_loss),
+        server_bytes: spread(&|push| push.server_bytes.map(|bytes| bytes as f64)),
         bottlenecks: counted.iter().map(|(_, name)| (*name).to_owned()).collect(),
         bottleneck_evidence: outcomes
-            .first()
-            .map(|outcome| outcome.bottleneck_evidence.clone())
+            .iter()
+            .find_map(|outcome| outcome.bottleneck_evidence.clone())
             .unwrap_or_default(),
         errors,
     }

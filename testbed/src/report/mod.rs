@@ -82,8 +82,8 @@ pub struct RunOutcome {
     pub worker_io: String,
     /// Rounds that were completed.
     pub rounds: u64,
-    /// Completed rounds per second.
-    pub rounds_per_second: f64,
+    /// Completed rounds per second; `None` without one.
+    pub rounds_per_second: Option<f64>,
     /// Share of held-out images that the final model labels correctly; `None` where no model came
     /// to its end.
     pub accuracy: Option<f64>,
@@ -103,12 +103,14 @@ pub struct RunOutcome {
     pub chunks_direct: Option<u64>,
     /// Contributions that were sent again.
     pub retransmissions: Option<u64>,
-    /// Repeated contributions that aggregators recognised and did not add.
-    pub duplicates_dropped: u64,
-    /// What limited the rate of rounds: `cpu`, `link`, `slots`, `server`, `compute` or `faults`.
-    pub bottleneck: String,
+    /// Repeated contributions that aggregators recognised and did not add; `None` where a box left
+    /// no statistics.
+    pub duplicates_dropped: Option<u64>,
+    /// What limited the rate of rounds: `cpu`, `link`, `slots`, `server`, `compute` or `faults`;
+    /// `None` where the run, or a worker, did not come to its end.
+    pub bottleneck: Option<String>,
     /// The measurement behind `bottleneck`.
-    pub bottleneck_evidence: String,
+    pub bottleneck_evidence: Option<String>,
     /// Seed of every random choice.
     pub seed: u64,
     /// What surrounded the job.

@@ -1,7 +1,7 @@
 //! What a run that pushes has to tell: its outcome, and what its tables say. No I/O.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,7 @@ use super::render::{UNKNOWN, duration};
 use super::{RunFiles, RunOutcome};
 
 /// The part of an outcome that belongs to a parameter server. Outside scripts read these names.
+/// What nothing was seen of is null.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct PushOutcome {
     /// `async`, `sync` or `partial`.
@@ -17,54 +18,48 @@ pub struct PushOutcome {
     /// How transfers were planned; `direct` without a controller.
     pub policy: String,
     /// Plans that the policy failed to make, so that the default one made them.
-    #[serde(default)]
-    pub policy_failures: u64,
+    pub policy_failures: Option<u64>,
     /// Updates in the model.
-    pub updates_committed: u64,
+    pub updates_committed: Option<u64>,
     /// Updates that were dropped.
-    pub dropped: u64,
+    pub dropped: Option<u64>,
     /// Updates that were given up after they had been void too often.
-    pub voided: u64,
+    pub voided: Option<u64>,
     /// Mean time from handing an update over to its commit at the server.
-    pub mean_commit_ns: f64,
+    pub mean_commit_ns: Option<f64>,
     /// 99th percentile of the same.
-    pub p99_commit_ns: u64,
+    pub p99_commit_ns: Option<u64>,
     /// Largest delay of a committed update.
-    pub delay_max: u64,
+    pub delay_max: Option<u64>,
     /// Mean delay of the committed updates.
-    pub delay_mean: f64,
+    pub delay_mean: Option<f64>,
     /// Latency that planning adds: mean from request to grant.
-    pub planning_mean_ns: u64,
+    pub planning_mean_ns: Option<u64>,
     /// Latency that gates add: mean from grant to the first chunk.
-    pub gating_mean_ns: u64,
+    pub gating_mean_ns: Option<u64>,
     /// Share of the server's downlink that frames used while some update was handed over and its
     /// outcome not known; null where the link is not shaped.
-    #[serde(default)]
     pub downlink_utilisation: Option<f64>,
     /// How long that was.
-    #[serde(default)]
-    pub downlink_wanted_ns: u64,
+    pub downlink_wanted_ns: Option<u64>,
     /// Transfers into the server: mean from the first PULL to the first chunk.
-    #[serde(default)]
-    pub transfer_wait_mean_ns: u64,
+    pub transfer_wait_mean_ns: Option<u64>,
     /// Transfers into the server: mean time without a chunk before they began.
-    #[serde(default)]
-    pub transfer_idle_mean_ns: u64,
+    pub transfer_idle_mean_ns: Option<u64>,
     /// Transfers into the server: mean of rate over ceiling; null without granted rates.
-    #[serde(default)]
     pub transfer_ceiling_share: Option<f64>,
     /// Updates that went without the controller's word because it was silent.
-    pub controller_fallbacks: u64,
+    pub controller_fallbacks: Option<u64>,
     /// Chunks of which at least one transmission was made, once for each turn of their update.
-    pub chunks_sent: u64,
+    pub chunks_sent: Option<u64>,
     /// Of these, of updates that were dropped.
-    pub chunks_dropped: u64,
+    pub chunks_dropped: Option<u64>,
     /// Of these, of updates that were void.
-    pub chunks_voided: u64,
+    pub chunks_voided: Option<u64>,
     /// Of these, of updates whose outcome is not known.
-    pub chunks_undecided: u64,
+    pub chunks_undecided: Option<u64>,
     /// Whether direct, aggregated, dropped, voided and undecided chunks add up to those sent.
-    pub chunks_accounted: bool,
+    pub chunks_accounted: Option<bool>,
     /// How the replica got its copies: `none`, `network`, `worker` or `chain`.
     pub replication: String,
     /// Whether the replica had the server's bits at equal order numbers; null without one.
@@ -73,25 +68,24 @@ pub struct PushOutcome {
     #[serde(default)]
     pub promotions: u64,
     /// Whether there was a replica to the end; null when none was meant.
-    #[serde(default)]
     pub replication_held: Option<bool>,
     /// Largest true distance of server and replica; null without one.
     pub divergence_max: Option<f64>,
     /// The bound of that distance; null when there is none.
     pub divergence_bound: Option<f64>,
     /// Bytes of Ethernet frames that the replica received.
-    pub replica_bytes: u64,
+    pub replica_bytes: Option<u64>,
     /// Bytes of Ethernet frames that the server sent and received.
-    pub server_bytes: u64,
+    pub server_bytes: Option<u64>,
     /// Of these, sent: models, acknowledgements, and what it forwarded to the replica.
-    pub server_sent_bytes: u64,
+    pub server_sent_bytes: Option<u64>,
     /// From the first model to the first one whose held-out loss is at most `target_loss`, in
     /// seconds; null when there is no target or it was not reached.
     pub time_to_loss_s: Option<f64>,
     /// That loss.
     pub target_loss: Option<f64>,
     /// Held-out loss of the final model.
-    pub final_loss: f64,
+    pub final_loss: Option<f64>,
 }
 
 /// What the tables of a run that pushes say.
@@ -139,38 +133,48 @@ impl PushReport {
 
 /// Rows of the report for people.
 pub(super) fn rows(outcome: &RunOutcome, push: &PushOutcome) -> Vec<(&'static str, String)> {
-    let accounted = if push.chunks_accounted { "which is all" } else { "WHICH IS NOT ALL" };
-    let mode = match push.policy_failures {
-        0 => format!("{}, policy {}", push.mode, push.policy),
-        failures => {
-            format!("{}, policy {}, which FAILED {failures} TIMES", push.mode, push.policy)
-        }
+    let is_all = push.chunks_accounted == Some(true);
+    let accounted = if is_all { "which is all" } else { "WHICH IS NOT ALL" };
+    let failures = match push.policy_failures {
+        Some(0) => String::new(),
+        Some(failures) => format!(", which FAILED {failures} TIMES"),
+        None => ", with an unknown number of failures".to_owned(),
     };
+    let mode = format!("{}, policy {}{failures}", push.mode, push.policy);
     let mut rows = vec![
         ("mode", mode),
         (
             "updates",
             format!(
                 "{} committed, {} dropped, {} void",
-                push.updates_committed, push.dropped, push.voided
+                or_unknown(push.updates_committed),
+                or_unknown(push.dropped),
+                or_unknown(push.voided)
             ),
         ),
         (
             "commit",
             format!(
                 "mean {}, p99 {}",
-                duration(nanos(push.mean_commit_ns)),
-                duration(push.p99_commit_ns)
+                time(push.mean_commit_ns.map(nanos)),
+                time(push.p99_commit_ns)
             ),
         ),
-        ("delay", format!("mean {:.2}, largest {}", push.delay_mean, push.delay_max)),
+        (
+            "delay",
+            format!(
+                "mean {}, largest {}",
+                or_unknown(push.delay_mean.map(|mean| format!("{mean:.2}"))),
+                or_unknown(push.delay_max)
+            ),
+        ),
         (
             "latency",
             format!(
                 "planning {}, gating {} per update; {} without the controller",
-                duration(push.planning_mean_ns),
-                duration(push.gating_mean_ns),
-                push.controller_fallbacks
+                time(push.planning_mean_ns),
+                time(push.gating_mean_ns),
+                or_unknown(push.controller_fallbacks)
             ),
         ),
         ("downlink", downlink(push)),
@@ -180,10 +184,10 @@ pub(super) fn rows(outcome: &RunOutcome, push: &PushOutcome) -> Vec<(&'static st
                 Some((direct, aggregated)) => format!(
                     "{} chunks sent = {direct} direct + {aggregated} aggregated + {} dropped + {} \
                      void + {} undecided, {accounted}",
-                    push.chunks_sent,
-                    push.chunks_dropped,
-                    push.chunks_voided,
-                    push.chunks_undecided
+                    or_unknown(push.chunks_sent),
+                    or_unknown(push.chunks_dropped),
+                    or_unknown(push.chunks_voided),
+                    or_unknown(push.chunks_undecided)
                 ),
                 None => UNKNOWN.to_owned(),
             },
@@ -191,14 +195,18 @@ pub(super) fn rows(outcome: &RunOutcome, push: &PushOutcome) -> Vec<(&'static st
         ("loss", loss(push, outcome.rounds)),
         (
             "server",
-            format!("{} bytes, of which {} sent", push.server_bytes, push.server_sent_bytes),
+            format!(
+                "{} bytes, of which {} sent",
+                or_unknown(push.server_bytes),
+                or_unknown(push.server_sent_bytes)
+            ),
         ),
     ];
     if let Some(identical) = push.replica_identical {
         let mut text = format!(
             "{} to the server, {} bytes by {} replication",
             if identical { "identical" } else { "NOT IDENTICAL" },
-            push.replica_bytes,
+            or_unknown(push.replica_bytes),
             push.replication
         );
         if let Some(distance) = push.divergence_max {
@@ -217,23 +225,30 @@ pub(super) fn rows(outcome: &RunOutcome, push: &PushOutcome) -> Vec<(&'static st
     rows
 }
 
+fn or_unknown<T: Display>(figure: Option<T>) -> String {
+    figure.map_or_else(|| "?".to_owned(), |figure| figure.to_string())
+}
+
+fn time(ns: Option<u64>) -> String {
+    or_unknown(ns.map(duration))
+}
+
 fn downlink(push: &PushOutcome) -> String {
-    let percent = |share: Option<f64>| {
-        share.map_or_else(|| "?".to_owned(), |share| format!("{:.1}", share * 100.0))
-    };
+    let percent =
+        |share: Option<f64>| or_unknown(share.map(|share| format!("{:.1}", share * 100.0)));
     format!(
         "{} % of the server's while it was wanted ({}); a transfer: {} to its first chunk, {} idle \
          before it, {} % of its ceiling",
         percent(push.downlink_utilisation),
-        duration(push.downlink_wanted_ns),
-        duration(push.transfer_wait_mean_ns),
-        duration(push.transfer_idle_mean_ns),
+        time(push.downlink_wanted_ns),
+        time(push.transfer_wait_mean_ns),
+        time(push.transfer_idle_mean_ns),
         percent(push.transfer_ceiling_share)
     )
 }
 
 fn loss(push: &PushOutcome, rounds: u64) -> String {
-    let last = format!("{:.4} at the end", push.final_loss);
+    let last = or_unknown(push.final_loss.map(|loss| format!("{loss:.4}"))) + " at the end";
     match (push.target_loss, push.time_to_loss_s) {
         (Some(target), Some(time)) => format!("{last}; {target} after {time:.2} s"),
         (Some(target), None) => {
@@ -262,7 +277,7 @@ pub(super) fn text(out: &mut String, report: &PushReport) {
     }
 }
 
-fn bars<K: std::fmt::Display>(out: &mut String, counts: &BTreeMap<K, u64>) {
+fn bars<K: Display>(out: &mut String, counts: &BTreeMap<K, u64>) {
     let highest = counts.values().copied().max().unwrap_or(0).max(1);
     for (value, count) in counts {
         let length = usize::try_from(count * BAR_WIDTH / highest).unwrap_or(0).max(1);

@@ -104,7 +104,13 @@ fn outcome(out: &mut String, report: &Report) {
     let mut rows = vec![
         ("name", report.name.clone()),
         ("io", io),
-        ("rounds", format!("{}, {:.1} per second", outcome.rounds, outcome.rounds_per_second)),
+        (
+            "rounds",
+            match outcome.rounds_per_second {
+                Some(rate) => format!("{}, {rate:.1} per second", outcome.rounds),
+                None => outcome.rounds.to_string(),
+            },
+        ),
         (
             "accuracy",
             or(outcome.accuracy.map(|share| format!("{share:.4} on held-out images")), "unknown"),
@@ -120,10 +126,16 @@ fn outcome(out: &mut String, report: &Report) {
             format!(
                 "{} retransmissions, {} duplicates dropped",
                 or(outcome.retransmissions.map(|count| count.to_string()), "unknown"),
-                outcome.duplicates_dropped
+                or(outcome.duplicates_dropped.map(|count| count.to_string()), "unknown")
             ),
         ),
-        ("limit", format!("{}: {}", outcome.bottleneck, outcome.bottleneck_evidence)),
+        (
+            "limit",
+            match (&outcome.bottleneck, &outcome.bottleneck_evidence) {
+                (Some(name), Some(evidence)) => format!("{name}: {evidence}"),
+                _ => "unknown: the run did not come to its end".to_owned(),
+            },
+        ),
         ("seed", outcome.seed.to_string()),
     ];
     if let Some(outcome_of_push) = &outcome.push {

@@ -29,7 +29,7 @@ pub(super) fn outcome() -> RunOutcome {
         io: "udp".to_owned(),
         worker_io: "af_packet".to_owned(),
         rounds: 4,
-        rounds_per_second: 123.45,
+        rounds_per_second: Some(123.45),
         accuracy: Some(0.9721),
         model_identical: Some(true),
         model_sha256: Some("ab12".to_owned()),
@@ -38,9 +38,9 @@ pub(super) fn outcome() -> RunOutcome {
         chunks_aggregated: Some(1590),
         chunks_direct: Some(10),
         retransmissions: Some(3),
-        duplicates_dropped: 2,
-        bottleneck: "cpu".to_owned(),
-        bottleneck_evidence: "workers busy 97 % of the time".to_owned(),
+        duplicates_dropped: Some(2),
+        bottleneck: Some("cpu".to_owned()),
+        bottleneck_evidence: Some("workers busy 97 % of the time".to_owned()),
         seed: 7,
         surroundings: Surroundings::default(),
         push: None,
@@ -210,6 +210,11 @@ fn what_was_not_compared_is_no_figure() {
         chunks_by_multicast: None,
         chunks_direct: None,
         retransmissions: None,
+        rounds: 0,
+        rounds_per_second: None,
+        duplicates_dropped: None,
+        bottleneck: None,
+        bottleneck_evidence: None,
         ..outcome()
     });
     let report = Report::new(&files);
@@ -219,7 +224,9 @@ fn what_was_not_compared_is_no_figure() {
         "model     not compared",
         "sums      not compared",
         "chunks    unknown: no worker came to its end",
-        "repeats   unknown retransmissions, 2 duplicates dropped",
+        "rounds    0",
+        "repeats   unknown retransmissions, unknown duplicates dropped",
+        "limit     unknown: the run did not come to its end",
     ] {
         assert!(text.lines().any(|it| it == line), "{line} in\n{text}");
     }

@@ -2,7 +2,7 @@
 
 use super::background::FlowSeen;
 use super::bottleneck::Bottleneck;
-use super::message::WorkerSummary;
+use super::message::{BoxCounters, WorkerSummary};
 use super::plan::{Io, Place, Plan, WorkerIo};
 use super::proof::Proof;
 use super::push::PushProof;
@@ -11,7 +11,7 @@ use super::{Observed, push, reduce};
 use crate::report::{
     EventRow, FilesError, PushOutcome, RunOutcome, RunWriter, Surroundings, Verdict,
 };
-use crate::scenario::{FaultSection, Scenario};
+use crate::scenario::{CONTROLLER, FaultSection, Scenario};
 
 /// Where the frames really travel, and why not where they were asked to.
 #[derive(Clone, Debug)]
@@ -55,7 +55,8 @@ pub(super) struct Judgement {
     pub(super) is_identical: Option<bool>,
     pub(super) model_sha256: Option<String>,
     pub(super) wrong_sums: Option<u64>,
-    pub(super) bottleneck: Bottleneck,
+    /// `None`: the run did not come to its end, and what held it is no bottleneck.
+    pub(super) bottleneck: Option<Bottleneck>,
     pub(super) push: Option<PushOutcome>,
 }
 
@@ -78,6 +79,7 @@ impl Finished<'_> {
             Some(_) => push::judge::judge(self, self.push_proof(), &total),
         };
         let mut wrong: Vec<String> = observed.ended.iter().cloned().collect();
+        wrong.extend(observed.missing.iter().cloned());
         let failures = observed.failures.iter();
         wrong.extend(failures.map(|(_, rank, error)| format!("worker {rank}: {error}")));
         wrong.extend(judged.wrong);
@@ -90,8 +92,10 @@ impl Finished<'_> {
         }
         let mut reasons = self.degraded();
         reasons.extend(wrong);
-        // Who did not come to its end has told nothing of what it sent.
-        let told = |count: u64| (!observed.summaries.is_empty()).then_some(count);
+        let told = |count| self.told(count);
+        let (bottleneck, bottleneck_evidence) =
+            judged.bottleneck.map(|found| (found.name.to_owned(), found.evidence)).unzip();
+        let duplicates = |name: &str| Some(self.counted(name)?.duplicates);
         RunOutcome {
             verdict,
             reasons,
@@ -99,7 +103,8 @@ impl Finished<'_> {
             io: self.ground.io.name().to_owned(),
             worker_io: self.worker_io().to_owned(),
             rounds: judged.rounds,
-            rounds_per_second: judged.rounds as f64 * 1e9 / judged.span_ns.max(1) as f64,
+            rounds_per_second: (judged.span_ns > 0)
+                .then(|| judged.rounds as f64 * 1e9 / judged.span_ns as f64),
             accuracy: judged.accuracy,
             model_identical: judged.is_identical,
             model_sha256: judged.model_sha256,
@@ -108,9 +113,9 @@ impl Finished<'_> {
             chunks_by_multicast: told(total.chunks_by_multicast),
             chunks_direct: told(total.chunks_direct),
             retransmissions: told(total.retransmissions),
-            duplicates_dropped: observed.boxes.iter().map(|(_, b)| b.duplicates).sum(),
-            bottleneck: judged.bottleneck.name.to_owned(),
-            bottleneck_evidence: judged.bottleneck.evidence,
+            duplicates_dropped: self.plan.boxes.iter().map(|it| duplicates(&it.name)).sum(),
+            bottleneck,
+            bottleneck_evidence,
             seed,
             surroundings: Surroundings {
                 background: observed.background.iter().map(FlowSeen::row).collect(),
@@ -129,8 +134,7 @@ impl Finished<'_> {
         if fallbacks > 0 && is_quiet && self.observed.restarts.is_empty() {
             reasons.push(format!("{fallbacks} updates went without a word from the controller"));
         }
-        let failures = self.policy_failures();
-        if failures > 0 {
+        if let Some(failures @ 1..) = self.policy_failures() {
             let push = self.scenario.push.as_ref().expect("a scenario with [push]");
             reasons.push(format!(
                 "the default policy made {failures} plans, for `{}` gave none that can be used",
@@ -142,8 +146,28 @@ impl Finished<'_> {
         reasons
     }
 
-    pub(super) fn policy_failures(&self) -> u64 {
-        self.observed.boxes.iter().map(|(_, counters)| counters.policy_failures).sum()
+    /// Plans that the default policy made; `None` where the controller left no statistics.
+    pub(super) fn policy_failures(&self) -> Option<u64> {
+        if !self.scenario.push.as_ref().is_some_and(|push| push.controller) {
+            return Some(0);
+        }
+        Some(self.counted(CONTROLLER)?.policy_failures)
+    }
+
+    /// What a box counted, if it came to its end.
+    pub(super) fn counted(&self, name: &str) -> Option<&BoxCounters> {
+        let found = self.observed.boxes.iter().find(|(box_name, _)| box_name == name);
+        found.map(|(_, counters)| counters)
+    }
+
+    /// A sum over the workers; `None` where none came to its end to tell its share.
+    pub(super) fn told<T>(&self, sum: T) -> Option<T> {
+        (!self.observed.summaries.is_empty()).then_some(sum)
+    }
+
+    /// Whether nothing ended the run, or a worker, before its time.
+    pub(super) fn is_whole(&self) -> bool {
+        self.observed.ended.is_none() && self.observed.failures.is_empty()
     }
 
     fn reduce_proof(&self) -> Option<&ReduceProof> {

@@ -97,6 +97,8 @@ pub struct Observed {
     pub failures: Vec<(u64, u8, String)>,
     /// What boxes counted, by name; a killed box took its counters along.
     pub boxes: Vec<(String, BoxCounters)>,
+    /// Which boxes left no counters though nothing of the run killed them, and why.
+    pub missing: Vec<String>,
     /// What was killed and started again: when, by the monotonic clock, and what.
     pub restarts: Vec<(u64, String)>,
     /// Links that got another rate: when, and which.
@@ -118,6 +120,16 @@ impl Observed {
     #[must_use]
     pub fn log(&self, name: &str) -> Option<&[LogLine]> {
         self.logs.iter().find(|(box_name, _)| box_name == name).map(|(_, lines)| lines.as_slice())
+    }
+
+    /// Takes in what a box left at its end.
+    fn take_box(&mut self, name: &str, stopped: Result<Option<BoxCounters>, String>) {
+        match stopped {
+            Ok(counters) => {
+                self.boxes.extend(counters.map(|counters| (name.to_owned(), counters)));
+            }
+            Err(why) => self.missing.push(why),
+        }
     }
 
     /// Takes in what a life of a worker says.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,17 +35,18 @@ impl Process {
         ticks * 10_000_000
     }
 
-    /// Waits for its end; kills it when that takes too long.
-    pub(super) fn end(&mut self, timeout: Duration) {
+    /// Waits for its end; kills it when that takes too long. How it ended, if by itself.
+    pub(super) fn end(&mut self, timeout: Duration) -> Option<ExitStatus> {
         let begun = Instant::now();
         while begun.elapsed() < timeout {
-            if !matches!(self.0.try_wait(), Ok(None)) {
-                return;
+            if let Ok(Some(status)) = self.0.try_wait() {
+                return Some(status);
             }
             thread::sleep(Duration::from_millis(5));
         }
         let _ = self.0.kill();
         let _ = self.0.wait();
+        None
     }
 }
 

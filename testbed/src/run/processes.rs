@@ -70,12 +70,11 @@ pub fn run_processes(
     let mut run = Running::start(plan, lab, directory)?;
     let mut observed = Observed::default();
     run.watch(plan, scenario, &mut observed, progress, interrupted)?;
-    run.stop(&mut observed);
-    for (name, _) in &observed.boxes {
-        let path = log_path(directory, name);
+    for name in run.stop(&mut observed) {
+        let path = log_path(directory, &name);
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
         let lines = parse(&text).map_err(log_error(&path))?;
-        observed.logs.push((name.clone(), told_once(lines)));
+        observed.logs.push((name, told_once(lines)));
     }
     Ok(observed)
 }
@@ -333,15 +332,20 @@ impl<'a> Running<'a> {
         self.start_worker(&next)
     }
 
-    fn stop(&mut self, observed: &mut Observed) {
+    /// Ends all; the names of the boxes in the order in which they ended.
+    fn stop(&mut self, observed: &mut Observed) -> Vec<String> {
         self.workers.clear();
         observed.background = std::mem::take(&mut self.background).stop();
         // Aggregators first, so that nobody is left without the box that it waits for; the
         // controller last.
         let controller = self.boxes.pop_if(|last| last.name() == CONTROLLER);
         let boxes = self.boxes.drain(..).rev().chain(controller);
-        observed.boxes =
-            boxes.map(|mut running| (running.name().to_owned(), running.stop())).collect();
+        let stop = |mut running: RunningBox| {
+            let stopped = running.stop();
+            observed.take_box(running.name(), stopped);
+            running.name().to_owned()
+        };
+        boxes.map(stop).collect()
     }
 }
 

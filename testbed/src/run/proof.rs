@@ -75,7 +75,10 @@ pub fn prove(
         directory,
         server: observed.log(SERVER).ok_or("the server left no log")?,
         replica: observed.log(REPLICA),
-        controller: push.controller.then(|| observed.log(CONTROLLER).unwrap_or_default()),
+        controller: match push.controller {
+            true => Some(observed.log(CONTROLLER).ok_or("the controller left no log")?),
+            false => None,
+        },
         updates: &observed.updates,
         reached: observed.reached,
     };

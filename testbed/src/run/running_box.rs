@@ -20,7 +20,7 @@ use super::processes::ProcessError;
 /// How long a box may take to be ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a box may take to write its statistics after SIGINT.
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A box's process.
 #[derive(Debug)]
@@ -91,21 +91,32 @@ impl RunningBox {
         self.is_dead = true;
     }
 
-    /// Ends the box and reads its statistics; one that crashed took them along.
-    pub(super) fn stop(&mut self) -> BoxCounters {
+    /// Ends the box and reads its statistics; one that crashed on purpose took them along.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(super) fn stop(&mut self) -> Result<Option<BoxCounters>, String> {
         if self.is_dead {
-            return BoxCounters::default();
+            return Ok(None);
         }
         let cpu_ns = self.process.cpu_ns();
         self.process.signal(Signal::SIGINT);
-        self.process.end(STOP_TIMEOUT);
+        let status = self.process.end(STOP_TIMEOUT);
         let mut text = String::new();
         if let Some(stdout) = &mut self.process.0.stdout {
             let _ = stdout.read_to_string(&mut text);
         }
         // What it counted, whole, beside its configuration; a report lacks nothing without it.
         let _ = fs::write(self.config.with_extension(STATISTICS), &text);
-        BoxCounters { cpu_ns, ..counters(&text, None).unwrap_or_default() }
+        let why = || {
+            let how = status.map_or_else(
+                || format!("it did not end within {} s of SIGINT", STOP_TIMEOUT.as_secs()),
+                |status| format!("it ended with {status}"),
+            );
+            format!("{} left no statistics: {how}", self.name)
+        };
+        let counters = counters(&text, None).ok_or_else(why)?;
+        Ok(Some(BoxCounters { cpu_ns, ..counters }))
     }
 }
 

@@ -97,12 +97,18 @@ impl Run {
     /// Processes of this run: workers, in the order of their ranks, then boxes.
     #[must_use]
     pub fn workers(&self) -> Vec<Pid> {
-        let mut workers: Vec<i32> = children(self.child.id())
+        self.running("worker")
+    }
+
+    /// Processes of this run with a word in their command line that ends so.
+    #[must_use]
+    pub fn running(&self, word: &str) -> Vec<Pid> {
+        let mut found: Vec<i32> = children(self.child.id())
             .into_iter()
-            .filter(|pid| command_line(*pid).split('\0').any(|word| word == "worker"))
+            .filter(|pid| command_line(*pid).split('\0').any(|other| other.ends_with(word)))
             .collect();
-        workers.sort_unstable();
-        workers.into_iter().map(Pid::from_raw).collect()
+        found.sort_unstable();
+        found.into_iter().map(Pid::from_raw).collect()
     }
 
     /// All processes that it started and that have not ended.

@@ -48,25 +48,52 @@ type Attached = (
     WorkerKey,
 );
 
-async fn attach(core: &CoreSender) -> Attached {
+async fn attach(core: &CoreSender, job: u16, server: &str) -> Attached {
     let role = v1::JobRole {
-        job: 1,
+        job: job.into(),
         role: v1::Role::Server.into(),
-        address: "127.0.0.1:22341".into(),
+        address: format!("127.0.0.{job}:22341"),
         ..v1::JobRole::default()
     };
-    let hello =
-        v1::NodeHello { name: "s0".into(), roles: vec![role], life: 3, ..v1::NodeHello::default() };
+    let hello = v1::NodeHello {
+        name: server.into(),
+        roles: vec![role],
+        life: 3,
+        ..v1::NodeHello::default()
+    };
     let (outbox, commands) = mpsc::channel(64);
     let (answer, answered) = oneshot::channel();
     core.send(Input::NodeHello { hello, outbox, answer }).await.unwrap();
     answered.await.unwrap().unwrap();
-    let hello = v1::WorkerHello { job: 1, name: None, rank: 0, life: 7, position: None };
+    let hello = v1::WorkerHello { job: job.into(), name: None, rank: 0, life: 7, position: None };
     let (outbox, replies) = mpsc::channel(64);
     let (answer, answered) = oneshot::channel();
     let peer = Peer::new(None, Caller::Anyone);
     core.send(Input::WorkerHello { hello, peer, outbox, answer }).await.unwrap();
     (commands, replies, answered.await.unwrap().unwrap().0)
+}
+
+/// Asks for a transfer.
+async fn ask(core: &CoreSender, worker: WorkerKey) {
+    let request = v1::TransferRequest {
+        update_id: 1,
+        norm: 1.0,
+        max_abs: 1.0,
+        ..v1::TransferRequest::default()
+    };
+    let request = v1::worker_message::Message::Request(request);
+    core.send(Input::Worker(worker, request)).await.unwrap();
+}
+
+/// Waits until a box is told to install a group.
+async fn installed(commands: &mut mpsc::Receiver<Result<v1::Command, tonic::Status>>) {
+    loop {
+        let command = tokio::time::timeout(PATIENCE, commands.recv()).await.unwrap();
+        let command = command.unwrap().unwrap().command;
+        if let Some(v1::command::Command::Install(_)) = command {
+            return;
+        }
+    }
 }
 
 /// The test and the core share one thread, as the streams and the core of the daemon do.
@@ -79,36 +106,35 @@ async fn others_go_on_while_a_policy_waits() {
         is_told: AtomicBool::new(false),
     });
     let shared = thinker.clone();
-    let policies = Box::new(move |_: &str| -> Result<AnyPolicy, String> {
-        Ok(AnyPolicy::Own(Arc::new(Shared(shared.clone()))))
+    let policies = Box::new(move |name: &str| -> Result<AnyPolicy, String> {
+        Ok(match name {
+            "thinker" => AnyPolicy::Own(Arc::new(Shared(shared.clone()))),
+            _ => AnyPolicy::BuiltIn(&Mlfabric),
+        })
     });
-    let config = Config {
-        hosts: ["w0", "s0"].map(HostConfig::named).into(),
-        jobs: vec![JobConfig::new("digits", 1, 1000, ["w0"], "s0")],
+    let mut config = Config {
+        hosts: ["w0", "s0", "w1", "s1"].map(HostConfig::named).into(),
+        jobs: vec![
+            JobConfig::new("digits", 1, 1000, ["w0"], "s0"),
+            JobConfig::new("other", 2, 1000, ["w1"], "s1"),
+        ],
         ..Config::default()
     };
+    config.jobs[0].policy = Some("thinker".into());
+    // Nothing stands in for it meanwhile.
+    config.tuning.policy_timeout_ms = 600_000;
     let controller = Controller::new(config, &Saved::fresh(1), policies).unwrap();
     let (core, inputs) = mpsc::channel(INPUTS_MAX);
     tokio::spawn(Core::new(controller, None, 1_000_000_000, 1).run(inputs));
-    let (mut commands, _replies, worker) = attach(&core).await;
-    let request = v1::TransferRequest {
-        update_id: 1,
-        norm: 1.0,
-        max_abs: 1.0,
-        ..v1::TransferRequest::default()
-    };
-    let request = v1::worker_message::Message::Request(request);
-    core.send(Input::Worker(worker, request)).await.unwrap();
+    let (mut commands, _replies, worker) = attach(&core, 1, "s0").await;
+    let (mut of_other, _of_other, other) = attach(&core, 2, "s1").await;
+    ask(&core, worker).await;
     while !thinker.is_asked.load(Ordering::SeqCst) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    told.send(()).unwrap();
-    loop {
-        let command = tokio::time::timeout(PATIENCE, commands.recv()).await.unwrap();
-        let command = command.unwrap().unwrap().command;
-        if let Some(v1::command::Command::Install(_)) = command {
-            break;
-        }
-    }
+    ask(&core, other).await;
+    installed(&mut of_other).await;
+    told.send(()).expect("it waits all the while");
+    installed(&mut commands).await;
     assert!(thinker.is_told.load(Ordering::SeqCst), "nobody else ran");
 }

@@ -66,6 +66,23 @@ impl Policy for LargestFirst {
     }
 }
 
+/// The same, as another program would be.
+struct Outside;
+
+impl Policy for Outside {
+    fn name(&self) -> &str {
+        "outside"
+    }
+
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
+        LargestFirst.plan(case)
+    }
+}
+
 /// A policy of the list, under another name.
 struct Renamed<P>(&'static str, P);
 
@@ -86,6 +103,7 @@ impl<P: Policy> Policy for Renamed<P> {
 /// The policies of these tests.
 const OWN: &[&dyn Policy] = &[
     &LargestFirst,
+    &Outside,
     &Renamed("mlfabric, renamed", Mlfabric),
     &Renamed("fair, renamed", baseline::Fair),
     &Renamed("fifo, renamed", baseline::Fifo),
@@ -101,7 +119,12 @@ pub(super) fn policies() -> PolicySource {
 }
 
 fn trained(policy: &str, mode: Mode, seed: u64) -> World {
+    answered(policy, mode, seed, 0)
+}
+
+fn answered(policy: &str, mode: Mode, seed: u64, answer_ns: u64) -> World {
     let mut world = closed_loop::world(policy, mode, &Tuning::default());
+    world.answer_ns = answer_ns;
     world.train(0, Training { seed, compute_ms: [50, 250], target: COMMITS });
     while world.version(0).0 < COMMITS {
         assert!(world.now_ns < 120_000_000_000, "{policy}, seed {seed}: it comes to no end");
@@ -130,6 +153,18 @@ fn a_policy_of_ones_own_runs_a_job() {
         assert_eq!(status.policy, "largest-first");
         assert_eq!((status.counters.policy_failures, status.counters.aggregated), (0, 0));
         assert!(world.load_max <= 1.02, "a link carried {} of its rate", world.load_max);
+    }
+}
+
+#[test]
+fn a_program_that_takes_its_time_plans_and_one_that_hangs_is_stood_in_for() {
+    for mode in [Mode::Async, Mode::Sync, Mode::Partial] {
+        for (answer_ns, hangs) in [(20_000_000, false), (u64::MAX, true)] {
+            let world = answered("outside", mode, 1, answer_ns);
+            let counters = &world.controller.status(world.now_ns).jobs[0].counters;
+            assert_eq!(counters.policy_failures > 0, hangs, "{mode:?}, {answer_ns} ns");
+            assert!(world.load_max <= 1.02, "a link carried {} of its rate", world.load_max);
+        }
     }
 }
 

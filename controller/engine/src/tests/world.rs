@@ -106,6 +106,9 @@ pub(super) struct World {
     capacity: BTreeMap<String, u64>,
     host_of: BTreeMap<String, String>,
     queue: BTreeMap<(u64, u64), Event>,
+    /// How long policies take that are other programs, and what they will have answered then.
+    pub(super) answer_ns: u64,
+    answers: Vec<(u64, Answer)>,
     count: u64,
     flows: BTreeMap<Moving, Flow>,
     servers: BTreeMap<u16, Server>,
@@ -173,6 +176,8 @@ impl World {
             now_ns: 0,
             jobs,
             queue: BTreeMap::new(),
+            answer_ns: 0,
+            answers: Vec::new(),
             count: 0,
             flows: BTreeMap::new(),
             servers,
@@ -337,8 +342,16 @@ impl World {
     pub(super) fn settle(&mut self) {
         for turn in 0.. {
             assert!(turn < 1000, "the controller does not come to rest: {:?}", self.controller);
-            self.controller.handle_timeout(self.now_ns);
+            let now_ns = self.now_ns;
+            for (_, answer) in self.answers.extract_if(.., |(at_ns, _)| *at_ns <= now_ns) {
+                self.controller.handle_answer(now_ns, answer);
+            }
+            self.controller.handle_timeout(now_ns);
             let mut acted = false;
+            while let Some(question) = self.controller.poll_question() {
+                acted = true;
+                self.answers.push((now_ns.saturating_add(self.answer_ns), question.answer()));
+            }
             while let Some(action) = self.controller.poll_action() {
                 acted = true;
                 self.push(self.now_ns + MESSAGE_NS, Event::Act(Box::new(action)));
@@ -357,7 +370,8 @@ impl World {
             assert!(steps < 5_000_000, "the simulation does not end");
             let event_ns = self.queue.first_key_value().map(|((at_ns, _), _)| *at_ns);
             let timer_ns = self.controller.poll_timeout().map(|due_ns| due_ns.max(self.now_ns));
-            let next_ns = event_ns.into_iter().chain(timer_ns).min();
+            let answer_ns = self.answers.iter().map(|(at_ns, _)| *at_ns);
+            let next_ns = event_ns.into_iter().chain(timer_ns).chain(answer_ns).min();
             let Some(next_ns) = next_ns.filter(|next_ns| *next_ns <= end_ns) else { break };
             self.now_ns = next_ns;
             while let Some(entry) = self.queue.first_entry() {

@@ -201,6 +201,12 @@ impl WorkerConfig {
 pub struct Tuning {
     /// Policy of jobs that name none. Default `mlfabric`.
     pub policy: String,
+    /// How long a policy that is another program (`exec:CMD`) may take over a plan; from then on
+    /// the default policy plans until it has answered. Default 1000.
+    pub policy_timeout_ms: u64,
+    /// How much longer such a program may take over its first plan after it was started, before it
+    /// is killed and started again. Default 30000.
+    pub policy_start_timeout_ms: u64,
     /// How long requests are gathered while their destination is busy, 1 to 5 ms. Default 2000.
     pub gather_window_us: u64,
     /// Updates of one plan. Default 128.
@@ -254,6 +260,8 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             policy: POLICY_DEFAULT.to_owned(),
+            policy_timeout_ms: 1000,
+            policy_start_timeout_ms: 30_000,
             gather_window_us: 2000,
             batch_max: 128,
             order_room: true,
@@ -278,6 +286,12 @@ impl Default for Tuning {
 }
 
 impl Tuning {
+    /// How long an outside policy may take.
+    #[must_use]
+    pub const fn policy_timeout_ns(&self) -> u64 {
+        self.policy_timeout_ms.saturating_mul(1_000_000)
+    }
+
     /// How long requests are gathered.
     #[must_use]
     pub const fn gather_window_ns(&self) -> u64 {

@@ -26,8 +26,6 @@ pub(super) enum Message {
     Gone { node: usize, stream: u64 },
     /// The controller has something to do.
     Due,
-    /// The controller says what it has waited for a policy for, in this life of it.
-    Say { life: Nanos, told: Outgoing },
     /// The controller is back.
     Start,
     /// A box counts.
@@ -78,9 +76,6 @@ impl Push<'_> {
         match message {
             Message::Dial { node } => self.connect(node),
             Message::Up { node, stream, up } => {
-                if let Some(until) = self.controller.busy_until(self.core.now) {
-                    return self.at(until, Message::Up { node, stream, up });
-                }
                 if self.wires.is_current(node, stream) {
                     self.core.network.transcript().note_event(self.core.now, node, &up);
                     if self.core.log {
@@ -106,16 +101,7 @@ impl Push<'_> {
             Message::Due => {
                 if self.controller_at == self.core.now {
                     self.controller_at = Nanos::MAX;
-                    if let Some(until) = self.controller.busy_until(self.core.now) {
-                        self.controller_at = until;
-                        return self.at(until, Message::Due);
-                    }
                     self.advance();
-                }
-            }
-            Message::Say { life, told } => {
-                if self.controller.is_up() && self.controller.born() == life {
-                    self.tell(told);
                 }
             }
             Message::Start => {
@@ -269,10 +255,7 @@ impl Push<'_> {
     /// Lets the controller do what is due, and carries its words.
     fn advance(&mut self) {
         for told in self.controller.advance(self.core.now) {
-            match self.controller.busy_until(self.core.now) {
-                Some(until) => self.at(until, Message::Say { life: self.controller.born(), told }),
-                None => self.tell(told),
-            }
+            self.tell(told);
         }
         let due = self.controller.timeout(self.core.now);
         if due < self.controller_at {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use weft_control::{Command, Event, Train};
 use weft_controller_engine::{
-    Action, Config, Controller, JobCounters, NodeHello, NodeId, Notice, Refusal, Reply, Saved,
-    Telemetry, TransferRequest,
+    Action, Answer, Config, Controller, JobCounters, NodeHello, NodeId, Notice, Refusal, Reply,
+    Saved, Telemetry, TransferRequest,
 };
 use weft_wire::{JobId, Nanos};
 
@@ -53,8 +53,8 @@ pub struct ControllerNode {
     config: Config,
     policies: Policies,
     answer_delay: Nanos,
-    /// It waits for a policy that is another program.
-    busy_until: Nanos,
+    /// What policies that are other programs have answered, and when that is known.
+    answers: Vec<(Nanos, Answer)>,
     controller: Option<Controller>,
     born: Nanos,
     saved: Saved,
@@ -75,7 +75,7 @@ impl ControllerNode {
         let mut controller = Self {
             config: config(scenario),
             answer_delay: site.map_or(Nanos(0), |site| site.answer_delay),
-            busy_until: Nanos(0),
+            answers: Vec::new(),
             policies: site.map_or_else(Policies::default, |site| site.policies.clone()),
             controller: None,
             born: Nanos(0),
@@ -104,7 +104,7 @@ impl ControllerNode {
     pub fn stop(&mut self, coverage: &mut Coverage) {
         self.count(coverage);
         self.controller = None;
-        self.busy_until = Nanos(0);
+        self.answers.clear();
         self.streams.fill(None);
         self.boxes.fill(None);
     }
@@ -265,10 +265,17 @@ impl ControllerNode {
     pub fn advance(&mut self, now: Nanos) -> Vec<Outgoing> {
         let now_ns = self.now_ns(now);
         let Some(controller) = &mut self.controller else { return Vec::new() };
-        let plans = controller.plans();
-        controller.handle_timeout(now_ns);
-        if controller.may_wait() && controller.plans() > plans {
-            self.busy_until = now.saturating_add(self.answer_delay);
+        loop {
+            for (_, answer) in self.answers.extract_if(.., |(at, _)| *at <= now) {
+                controller.handle_answer(now_ns, answer);
+            }
+            controller.handle_timeout(now_ns);
+            let at = now.saturating_add(self.answer_delay);
+            let asked = core::iter::from_fn(|| controller.poll_question());
+            self.answers.extend(asked.map(|question| (at, question.answer())));
+            if self.answers.iter().all(|(at, _)| *at > now) {
+                break;
+            }
         }
         if controller.is_save_urgent() || now.since(self.saved_at) >= SAVE_EVERY {
             self.saved_at = now;
@@ -302,20 +309,14 @@ impl ControllerNode {
         told
     }
 
-    /// Until when it waits for a policy that is another program: what it says is said then, and it
-    /// hears nothing meanwhile.
-    #[must_use]
-    pub fn busy_until(&self, now: Nanos) -> Option<Nanos> {
-        Some(self.busy_until).filter(|until| *until > now)
-    }
-
     /// When [`ControllerNode::advance`] is due. Never at once: an engine that wants what it cannot
     /// have does not spin.
     #[must_use]
     pub fn timeout(&self, now: Nanos) -> Nanos {
         let due_ns = self.controller.as_ref().and_then(Controller::poll_timeout);
         let due = due_ns.map_or(Nanos::MAX, |due_ns| self.born.saturating_add(Nanos(due_ns)));
-        due.max(now.saturating_add(IDLE_MIN))
+        let answer = self.answers.iter().map(|(at, _)| *at).min().unwrap_or(Nanos::MAX);
+        due.min(answer).max(now.saturating_add(IDLE_MIN))
     }
 
     /// True when the job's server has said that it had met its replica and not left it, which is

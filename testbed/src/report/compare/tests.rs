@@ -39,10 +39,10 @@ fn reached(policy: &str, times: &[Option<f64>]) -> Vec<(String, Ended)> {
     let run = |time_to_loss_s: &Option<f64>| {
         let mut files = finished();
         let push = PushOutcome {
-            mean_commit_ns: 342_700_000.0,
+            mean_commit_ns: Some(342_700_000.0),
             target_loss: Some(0.5),
             time_to_loss_s: *time_to_loss_s,
-            final_loss: 0.4875,
+            final_loss: Some(0.4875),
             ..PushOutcome::default()
         };
         files.record.outcome = Some(RunOutcome { push: Some(push), ..outcome() });

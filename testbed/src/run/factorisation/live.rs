@@ -64,7 +64,7 @@ pub fn run(
     let mut live = Live { plan, home, processes, seen: Seen::default() };
     let watched = live.watch(&receiver, progress, interrupted);
     live.processes.clear();
-    live.home.stop();
+    live.seen.problems.extend(live.home.stop().err());
     watched?;
     live.seen.home = read_home(&statistics_path(directory, &plan.home.name));
     live.seen.factors = read_factors(&directory.join(super::FACTORS));

@@ -17,9 +17,9 @@ pub(super) struct Downlink {
     /// Transfers that arrived.
     pub(super) transfers: u64,
     /// From a transfer's first PULL to its first chunk, mean.
-    pub(super) wait_mean_ns: u64,
+    pub(super) wait_mean_ns: Option<u64>,
     /// How long no chunk had come when a transfer began, mean.
-    pub(super) idle_mean_ns: u64,
+    pub(super) idle_mean_ns: Option<u64>,
     /// Rate within transfers over their ceilings, mean; `None` without a granted rate.
     pub(super) ceiling_share: Option<f64>,
 }
@@ -39,7 +39,7 @@ impl Downlink {
             }
         }
         let ceilings: std::collections::HashMap<u32, Option<u64>> = ceilings(lines).collect();
-        let (mut waits_ns, mut idles_ns, mut shares) = (0, 0, Vec::new());
+        let (mut waits_ns, mut idles_ns, mut shares) = (0_u64, 0_u64, Vec::new());
         for line in lines {
             let BoxEvent::Transferred { group, bytes, duration_ns, wait_ns, idle_ns, .. } =
                 line.event
@@ -54,8 +54,8 @@ impl Downlink {
                 shares.push(rate / ceiling.max(1) as f64);
             }
         }
-        downlink.wait_mean_ns = waits_ns / downlink.transfers.max(1);
-        downlink.idle_mean_ns = idles_ns / downlink.transfers.max(1);
+        downlink.wait_mean_ns = waits_ns.checked_div(downlink.transfers);
+        downlink.idle_mean_ns = idles_ns.checked_div(downlink.transfers);
         downlink.ceiling_share =
             (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64);
         downlink
@@ -125,7 +125,7 @@ mod tests {
         let lines = [installed(1000), line(2000, 900, 30, 0), line(3000, 950, 50, 40)];
         let busy = Downlink::new(&lines, [(0, 1500), (1400, 2000)].into_iter());
         assert_eq!((busy.wanted_ns, busy.bytes, busy.transfers), (1000, 900, 2));
-        assert_eq!((busy.wait_mean_ns, busy.idle_mean_ns), (40, 20));
+        assert_eq!((busy.wait_mean_ns, busy.idle_mean_ns), (Some(40), Some(20)));
         assert_eq!(busy.ceiling_share, Some(0.5));
         assert_eq!(busy.utilisation(1_000_000_000), Some(0.9));
         let all = Downlink::new(&lines, [(0, 9000)].into_iter());

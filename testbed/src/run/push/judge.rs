@@ -21,42 +21,46 @@ pub(in crate::run) fn judge(
     let empty = PushProof::default();
     let proof = proved.unwrap_or(&empty);
     let mut wrong = proof.problems.clone();
-    let accounted = run.observed.summaries.iter().all(|(_, summary)| summary.is_accounted());
-    if !accounted {
+    let summaries = run.observed.summaries.iter();
+    let accounted = run.told(summaries.clone().all(|(_, summary)| summary.is_accounted()));
+    if accounted == Some(false) {
         wrong.push("the chunks of a worker do not add up to those that it sent".to_owned());
     }
-    let version = proof.decided.last().map_or(0, |last| last.version);
+    let told = run.observed.updates.iter().map(|(.., update)| update.committed_version);
+    let decided = proof.decided.last().map(|last| last.version);
+    let version = decided.or_else(|| told.max()).unwrap_or(0);
     let (from_ns, to_ns) = span(proof);
     Judgement {
         wrong,
         rounds: version / run.scenario.updates_per_round(),
         span_ns: to_ns - from_ns,
         accuracy: proof.curve.last().map(|point| point.accuracy),
-        is_identical: proved.map(|proof| proof.wrong_parameters == 0),
-        model_sha256: proved.map(|proof| proof.model_sha256.clone()),
-        wrong_sums: proved.map(|proof| proof.wrong_parameters),
-        bottleneck: bottleneck(run, proof),
-        push: Some(push_outcome(run, proof, total, accounted)),
+        is_identical: proof.wrong_parameters.map(|wrong| wrong == 0),
+        model_sha256: proof.wrong_parameters.map(|_| proof.model_sha256.clone()),
+        wrong_sums: proof.wrong_parameters,
+        bottleneck: (run.is_whole() && to_ns > from_ns).then(|| bottleneck(run, proof)),
+        push: Some(push_outcome(run, proved, total, accounted)),
     }
 }
 
 fn push_outcome(
     run: &Finished<'_>,
-    proof: &PushProof,
+    proved: Option<&PushProof>,
     total: &WorkerSummary,
-    accounted: bool,
+    accounted: Option<bool>,
 ) -> PushOutcome {
+    let empty = PushProof::default();
+    let proof = proved.unwrap_or(&empty);
     let push = run.scenario.push.as_ref().expect("a scenario with [push]");
     let times = commit_times(run.observed, proof);
     let quantiles = Quantiles::of(&times);
     let delays = &proof.delays;
-    let of_box = |name: &str| {
-        let found = run.observed.boxes.iter().find(|(box_name, _)| box_name == name);
-        found.map(|(_, counters)| *counters).unwrap_or_default()
+    let server = run.counted(SERVER);
+    let replica_bytes = match push.replication {
+        Replication::None => Some(0),
+        _ => run.counted(REPLICA).map(|replica| replica.rx_bytes),
     };
-    let (server, replica) = (of_box(SERVER), of_box(REPLICA));
-    let mean = |sum: u64, count: u64| sum.checked_div(count).unwrap_or(0);
-    let last = proof.curve.last().copied().unwrap_or_default();
+    let mean = |sum: u64, count: u64| sum.checked_div(count);
     let began = proof.curve.first().map_or(0, |point| point.t_ns);
     let reached = push.target_loss.and_then(|target| {
         let crossing = proof.curve.iter().find(|point| point.loss <= target)?;
@@ -67,27 +71,28 @@ fn push_outcome(
     let down_rate = run.scenario.lab.rates(SERVER)[1].filter(|_| run.ground.place == Place::Lab);
     PushOutcome {
         downlink_utilisation: down_rate.and_then(|rate| downlink.utilisation(rate.bytes_per_sec())),
-        downlink_wanted_ns: downlink.wanted_ns,
+        downlink_wanted_ns: run.observed.log(SERVER).map(|_| downlink.wanted_ns),
         transfer_wait_mean_ns: downlink.wait_mean_ns,
         transfer_idle_mean_ns: downlink.idle_mean_ns,
         transfer_ceiling_share: downlink.ceiling_share,
         mode: push.mode.to_string(),
         policy: if push.controller { push.policy.clone() } else { "direct".to_owned() },
         policy_failures: run.policy_failures(),
-        updates_committed: delays.len() as u64,
-        dropped: total.updates_dropped,
-        voided: total.updates_void,
-        mean_commit_ns: quantiles.map_or(0.0, |quantiles| quantiles.mean),
-        p99_commit_ns: quantiles.map_or(0, |quantiles| quantiles.p99),
-        delay_max: delays.iter().copied().max().unwrap_or(0),
-        delay_mean: delays.iter().sum::<u64>() as f64 / (delays.len().max(1)) as f64,
+        updates_committed: proved.map(|_| delays.len() as u64),
+        dropped: run.told(total.updates_dropped),
+        voided: run.told(total.updates_void),
+        mean_commit_ns: quantiles.map(|quantiles| quantiles.mean),
+        p99_commit_ns: quantiles.map(|quantiles| quantiles.p99),
+        delay_max: delays.iter().copied().max(),
+        delay_mean: (!delays.is_empty())
+            .then(|| delays.iter().sum::<u64>() as f64 / delays.len() as f64),
         planning_mean_ns: mean(total.request_to_grant_total_ns, total.request_to_grant_count),
         gating_mean_ns: mean(total.grant_to_first_chunk_total_ns, total.grant_to_first_chunk_count),
-        controller_fallbacks: total.controller_fallbacks,
-        chunks_sent: total.chunks_sent,
-        chunks_dropped: total.chunks_dropped,
-        chunks_voided: total.chunks_voided,
-        chunks_undecided: total.chunks_undecided,
+        controller_fallbacks: run.told(total.controller_fallbacks),
+        chunks_sent: run.told(total.chunks_sent),
+        chunks_dropped: run.told(total.chunks_dropped),
+        chunks_voided: run.told(total.chunks_voided),
+        chunks_undecided: run.told(total.chunks_undecided),
         chunks_accounted: accounted,
         replication: match push.replication {
             Replication::None => "none",
@@ -101,12 +106,12 @@ fn push_outcome(
         replication_held: proof.replica_identical.map(|_| proof.promoted.is_none()),
         divergence_max: proof.replica_identical.map(|_| distances.fold(0.0, f64::max)),
         divergence_bound: push.div_max,
-        replica_bytes: replica.rx_bytes,
-        server_bytes: server.rx_bytes + server.tx_bytes,
-        server_sent_bytes: server.tx_bytes,
+        replica_bytes,
+        server_bytes: server.map(|server| server.rx_bytes + server.tx_bytes),
+        server_sent_bytes: server.map(|server| server.tx_bytes),
         time_to_loss_s: reached,
         target_loss: push.target_loss,
-        final_loss: last.loss,
+        final_loss: proof.curve.last().map(|last| last.loss),
     }
 }
 
@@ -119,7 +124,7 @@ fn downlink(run: &Finished<'_>) -> Downlink {
 /// Which link was busiest, by what it carried between the first and the last commit.
 fn bottleneck(run: &Finished<'_>, proof: &PushProof) -> Bottleneck {
     let (from_ns, to_ns) = span(proof);
-    let span_s = (to_ns - from_ns).max(1) as f64 / 1e9;
+    let span_s = (to_ns - from_ns) as f64 / 1e9;
     let in_lab = run.ground.place == Place::Lab;
     let mut busiest: Option<(f64, String)> = None;
     let mut look = |host: &str, [up, down]: [u64; 2], others: [u64; 2]| {

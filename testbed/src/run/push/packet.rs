@@ -23,8 +23,8 @@ use weft_wire::Nanos;
 use super::recorded::{Answers, Recorded};
 use crate::run::packet::{PacketError, VirtualClock, bytes_per_sec, fault_rates, host_link, mac};
 use crate::run::plan::{Plan, WorkerPlan};
-use crate::run::{Observed, WorkerMessage};
-use crate::scenario::{REPLICA, SERVER, Scenario};
+use crate::run::{BoxCounters, Observed, WorkerMessage};
+use crate::scenario::{CONTROLLER, REPLICA, SERVER, Scenario};
 use training::Training;
 
 /// Runs a plan in virtual time. `progress` sees every outcome; `interrupted` is asked now and then.
@@ -74,6 +74,12 @@ pub(in crate::run) fn run(
     let mut observed = training.observed()?;
     if !report.violations.is_empty() {
         observed.ended.get_or_insert_with(|| report.violations.join("; "));
+    }
+    if plan.controller.is_some() {
+        // Its engine judges answers, as in a live run.
+        let policy_failures = report.coverage.of("controller", "policy_failures");
+        let counters = BoxCounters { policy_failures, ..BoxCounters::default() };
+        observed.boxes.push((CONTROLLER.to_owned(), counters));
     }
     let answers = answers.lock().expect("nobody panics with it");
     answers.write(directory).map_err(|(path, source)| PacketError::Io { path, source })?;

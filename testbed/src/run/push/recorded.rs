@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weft_controller::exec::ExecPolicy;
+use weft_controller::exec::{ExecPolicy, Limits};
 use weft_plan::case::Case;
 use weft_plan::plan::Plan;
 use weft_plan::policy::{Policy, PolicyError};
@@ -46,7 +46,7 @@ pub(super) struct Recorded {
 impl Recorded {
     /// The program behind `exec:CMD`; `None` for names without that prefix.
     pub(super) fn from_name(name: &str, answers: &Arc<Mutex<Answers>>) -> Option<Self> {
-        let program = ExecPolicy::from_name(name, TIMEOUT)?;
+        let program = ExecPolicy::from_name(name, LIMITS)?;
         Some(Self { program, answers: Arc::clone(answers) })
     }
 }
@@ -80,7 +80,7 @@ impl Policy for Recorded {
     }
 }
 
-/// How long a program may take over one plan, by this machine's clock.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a program may take, by this machine's clock.
+const LIMITS: Limits = Limits { start: Duration::from_secs(30), answer: Duration::from_secs(10) };
 /// Where questions and answers are in the run directory.
 const ANSWERS_FILE: &str = "policy.jsonl";

@@ -49,6 +49,12 @@ impl Succession {
         let server = followed.iter().chain(after).cloned().collect();
         Self { server, followed, replica: before.to_vec(), promoted: Some((t_ns, applied)) }
     }
+
+    /// Leaves out what the replica applied beyond the last decision of a server whose log was cut
+    /// off: what that decided is not known.
+    pub(super) fn cut(&mut self, logged: Option<u64>) {
+        self.replica.retain(|line| decided_order(&line.event) <= logged);
+    }
 }
 
 fn decided_order(event: &BoxEvent) -> Option<u64> {

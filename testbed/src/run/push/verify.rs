@@ -56,13 +56,15 @@ pub struct PushProof {
     pub places: Vec<(usize, u8, u32, u64)>,
     /// The model over time.
     pub curve: Vec<CurvePoint>,
-    /// Parameters of the server's final model that differ from the reference's.
-    pub wrong_parameters: u64,
+    /// Parameters of the server's final model that differ from the reference's; `None`: there is
+    /// no model to compare, for its holder did not come to its end.
+    pub wrong_parameters: Option<u64>,
     /// SHA-256 of the reference's model.
     pub model_sha256: String,
     /// The replica behind the server.
     pub divergence: Vec<DivergencePoint>,
-    /// `None` without a replica; else whether it has the server's bits at equal order numbers.
+    /// Whether the replica has the server's bits at equal order numbers; `None` without one, or
+    /// where what it left does not show it.
     pub replica_identical: Option<bool>,
     /// When the replica took the server's place, and the first order number that it had not
     /// applied.
@@ -96,8 +98,18 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
     let trainer = Trainer::new(0, workers, evidence.seed, &job.trainer())?;
     let elements = trainer.parameter_count();
     let mut recordings = Recordings::open(evidence, elements)?;
-    let succession = Succession::new(evidence.server, evidence.replica.unwrap_or_default());
+    let mut succession = Succession::new(evidence.server, evidence.replica.unwrap_or_default());
     let sequence = Sequence::new("server", &succession.server);
+    let holder = if succession.promoted.is_some() { REPLICA } else { SERVER };
+    let model = read_model(&model_path(evidence.directory, holder))?;
+    // Who did not come to its end left no model, and a log that may lack its last lines.
+    let logged = match model {
+        Some(_) => u64::MAX,
+        None => sequence.decided.last().map_or(0, |last| last.version),
+    };
+    if model.is_none() {
+        succession.cut(sequence.decided.last().map(|last| last.order));
+    }
     let mut reference = PushReference::new(job.momentum, trainer.parameters());
     let problems = [sequence.problems.clone(), contradictions(evidence, &sequence)].concat();
     let mut proof = PushProof { problems, promoted: succession.promoted, ..PushProof::default() };
@@ -108,7 +120,8 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
     let followed_below = succession.promoted.map_or(u64::MAX, |(_, applied)| applied);
     let commits = sequence.committed().count();
     let began_ns = evidence.server.first().map_or(0, |line| line.t_ns);
-    let mut curve = Curve::new(trainer, began_ns, commits, evidence.reached);
+    let reached = evidence.reached.filter(|(version, _)| *version <= logged);
+    let mut curve = Curve::new(trainer, began_ns, commits, reached);
     let tau_max =
         evidence.scenario.push.as_ref().map_or(u64::MAX, |push| u64::from(push.tau_max(job)));
     for (index, decided) in sequence.decided.iter().enumerate() {
@@ -120,9 +133,15 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
             follower.server_decided(decided.order, reference.model());
         }
     }
-    recordings.find_lost(&mut proof.problems);
+    recordings.find_lost(logged, &mut proof.problems);
     proof.curve = curve.finish(&mut proof.problems);
-    judge_model(&mut proof, evidence, &reference)?;
+    proof.model_sha256 = sha256_hex(&model_bytes(reference.model()));
+    proof.wrong_parameters = model.map(|model| reference.wrong_parameters(&model));
+    proof.problems.extend(match proof.wrong_parameters {
+        None => Some(no_model(holder)),
+        Some(0) => None,
+        Some(wrong) => Some(format!("{wrong} parameters differ from the reference")),
+    });
     if let Some(follower) = follower {
         let div_max = evidence.scenario.push.as_ref().and_then(|push| push.div_max);
         let replica = follower.finish(div_max);
@@ -132,13 +151,19 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
         let model = read_model(&model_path(evidence.directory, REPLICA))?;
         let last = |sequence: &Sequence| sequence.decided.last().map(|decided| decided.order);
         // A promoted replica's model is judged as the server's.
-        if last(&own) == last(&sequence) && proof.promoted.is_none() {
-            let wrong = reference.wrong_parameters(&model.unwrap_or_default());
-            if wrong > 0 {
-                problems.push(format!("replica: {wrong} parameters differ from the server's"));
-            }
+        let is_judged = last(&own) == last(&sequence) && proof.promoted.is_none();
+        let wrong = model.as_ref().map(|model| reference.wrong_parameters(model));
+        let is_shown = wrong.is_some() && proof.wrong_parameters.is_some();
+        if let Some(wrong @ 1..) = wrong.filter(|_| is_judged && is_shown) {
+            problems.push(format!("replica: {wrong} parameters differ from the server's"));
         }
-        proof.replica_identical = Some(problems.is_empty());
+        proof.replica_identical = match problems.is_empty() {
+            true => is_shown.then_some(true),
+            false => Some(false),
+        };
+        if wrong.is_none() && holder == SERVER {
+            problems.push(no_model(REPLICA));
+        }
         proof.divergence = replica.points;
         proof.problems.extend(problems);
     }
@@ -188,20 +213,8 @@ fn clamp_limit(members: usize) -> i32 {
     i32::MAX / i32::try_from(members.max(1)).unwrap_or(i32::MAX)
 }
 
-fn judge_model(
-    proof: &mut PushProof,
-    evidence: &Evidence<'_>,
-    reference: &PushReference,
-) -> Result<(), PushVerifyError> {
-    proof.model_sha256 = sha256_hex(&model_bytes(reference.model()));
-    let holder = if proof.promoted.is_some() { REPLICA } else { SERVER };
-    let model = read_model(&model_path(evidence.directory, holder))?.unwrap_or_default();
-    proof.wrong_parameters = reference.wrong_parameters(&model);
-    if proof.wrong_parameters > 0 {
-        let wrong = proof.wrong_parameters;
-        proof.problems.push(format!("{wrong} parameters differ from the reference"));
-    }
-    Ok(())
+fn no_model(name: &str) -> String {
+    format!("the {name} left no model, which it writes at its end: nothing to compare")
 }
 
 /// Whether the replica applied what the server decided, in the same sequence, with the same bits.
@@ -350,14 +363,16 @@ impl Recordings {
         Ok(None)
     }
 
-    /// Updates that a worker was told are in the model, but are not in the sequence.
-    fn find_lost(&self, problems: &mut Vec<String>) {
+    /// Updates that a worker was told are in the model, but are not in the sequence, which is known
+    /// up to version `logged`.
+    fn find_lost(&self, logged: u64, problems: &mut Vec<String>) {
         let mut ranks: Vec<_> = self.lives.iter().collect();
         ranks.sort_unstable_by_key(|(rank, _)| **rank);
         for (rank, lives) in ranks {
             for life in lives {
                 for told in &life.updates {
-                    if told.outcome == UpdateOutcome::Committed && !told.is_taken {
+                    let is_known = told.committed_version <= logged;
+                    if told.outcome == UpdateOutcome::Committed && !told.is_taken && is_known {
                         problems.push(format!(
                             "rank {rank} was told that its update {} is in version {}, which took \
                              in none of it",

@@ -43,7 +43,7 @@ pub(in crate::run) fn judge(
         is_identical,
         model_sha256: proof.map(|proof| proof.model_sha256.clone()),
         wrong_sums,
-        bottleneck: Bottleneck::of(&usage(run, total)),
+        bottleneck: run.is_whole().then(|| Bottleneck::of(&usage(run, total))),
         push: None,
     }
 }

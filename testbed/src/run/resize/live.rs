@@ -57,8 +57,9 @@ pub fn run(
     let mut live = Live::start(plan, lab, directory)?;
     let watched = live.watch(progress, interrupted);
     live.workers.clear();
-    live.node.stop();
-    live.controller.stop();
+    for stopped in [live.node.stop(), live.controller.stop()] {
+        live.seen.problems.extend(stopped.err());
+    }
     watched.map(|()| live.seen)
 }
 

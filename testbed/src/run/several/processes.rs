@@ -104,7 +104,7 @@ pub fn run_several(
     let status = caller.as_ref().and_then(|caller| caller.call(read).ok()).unwrap_or_default();
     // Aggregators first, as in a run of one job; the controller, which is the last, at the end.
     let controller = plan.controller.as_ref().and_then(|_| boxes.pop());
-    let stopped: Vec<(String, BoxCounters)> = boxes
+    let stopped: Vec<_> = boxes
         .drain(..)
         .rev()
         .chain(controller)
@@ -118,7 +118,8 @@ pub fn run_several(
         let observed = &mut ended.observed;
         for (host, whole) in &stopped {
             let Some(name) = name_at(job, host) else { continue };
-            observed.boxes.push((name.to_owned(), share(directory, host, job, *whole)));
+            let own = |whole: BoxCounters| share(directory, host, job, whole);
+            observed.take_box(name, whole.clone().map(|whole| whole.map(own)));
             let path = log_path(directory, host);
             let Ok(text) = fs::read_to_string(&path) else { continue };
             let done = steering_of(&text, job.site.job, &job.name, ended.came_ns);

@@ -93,6 +93,10 @@ impl MadeUp {
             let path = model_path(self.directory.path(), name);
             std::fs::write(&path, model_bytes(&self.model)).unwrap();
         }
+        self.prove_what_is_there(replica)
+    }
+
+    fn prove_what_is_there(&self, replica: Option<&[LogLine]>) -> PushProof {
         let evidence = Evidence {
             reached: None,
             scenario: &self.scenario,
@@ -125,7 +129,7 @@ fn a_right_run_is_proved() {
     let proof = run.prove(None);
     assert_eq!(proof.problems, Vec::<String>::new());
     assert_eq!(proof.delays, [0, 1, 2]);
-    assert_eq!(proof.wrong_parameters, 0);
+    assert_eq!(proof.wrong_parameters, Some(0));
     let ranks: Vec<u8> = proof.places.iter().map(|(_, rank, ..)| *rank).collect();
     assert_eq!(ranks, [2, 0, 1]);
     assert_eq!(proof.curve.first().map(|point| point.version), Some(0));
@@ -166,6 +170,25 @@ fn tampering_is_found() {
     assert!(late.contains("order 1: delay 2 above tau_max 1"), "{late}");
     let dropped = MadeUp::tampered(|run| run.updates[2].2.outcome = UpdateOutcome::Dropped);
     assert!(dropped.contains("no recorded update of rank 1"), "{dropped}");
+}
+
+#[test]
+fn what_a_killed_server_left_is_judged_and_what_is_missing_is_named() {
+    let mut run = made_up();
+    let replica = [2, 3].map(|at| run.server[at].clone());
+    // Killed before its last line was written: worker and replica know of a commit more.
+    run.server.pop();
+    let model = model_path(run.directory.path(), REPLICA);
+    std::fs::write(model, model_bytes(&run.model)).unwrap();
+    let proof = run.prove_what_is_there(Some(&replica));
+    let [problem] = &proof.problems[..] else { panic!("{:?}", proof.problems) };
+    assert!(problem.contains("the server left no model"), "{problem}");
+    assert_eq!((proof.wrong_parameters, proof.replica_identical), (None, None));
+    assert_eq!(proof.delays, [0, 1], "what it wrote is judged");
+    // What it did write is still held against it.
+    run.updates[1].2.committed_version = 1;
+    let problems = run.prove_what_is_there(None).problems.join("\n");
+    assert!(problems.contains("rank 0 was told that its update 0 is in version 1"), "{problems}");
 }
 
 #[test]
