@@ -222,11 +222,16 @@ mod tests {
     #[test]
     fn vectors_apart_begin_chunks_of_their_own() {
         let layout = Layout::apart([3, 0, 5].into_iter(), 4);
-        assert_eq!(layout.element_count(), 12);
+        assert_eq!(layout.element_count(), 16);
         let expected = [
             Some((0, 0)),
             Some((0, 1)),
             Some((0, 2)),
+            None,
+            // The empty one's.
+            None,
+            None,
+            None,
             None,
             Some((2, 0)),
             Some((2, 1)),
@@ -237,6 +242,6 @@ mod tests {
             None,
             None,
         ];
-        assert_eq!(places(&layout, 3), expected);
+        assert_eq!(places(&layout, 4), expected);
     }
 }

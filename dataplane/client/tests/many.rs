@@ -154,7 +154,7 @@ fn many_at_once_have_the_bits_of_separate_calls() {
         for (chunks, bits) in together {
             assert_eq!(bits, apart[0], "{numbers:?}");
             // 413 elements: packed, or each vector with chunks of its own.
-            assert_eq!(chunks, if numbers == BLOCK { 11 } else { 7 }, "{numbers:?}");
+            assert_eq!(chunks, if numbers == BLOCK { 13 } else { 7 }, "{numbers:?}");
         }
     }
 }
@@ -162,7 +162,7 @@ fn many_at_once_have_the_bits_of_separate_calls() {
 #[test]
 fn tickets_have_the_bits_of_separate_calls_whoever_is_late() {
     for numbers in [Numbers::Fixed, Numbers::F32, Numbers::Bf16, BLOCK] {
-        // A lease of 6 steps: the group is formed anew within the series, which has 11 chunks.
+        // A lease of 6 steps: the group is formed anew within the series, which has 13 chunks.
         for chunks_max in [1 << 20, 6] {
             let apart = group(numbers, chunks_max, one_by_one);
             let tickets = group(numbers, chunks_max, |rank, session| {

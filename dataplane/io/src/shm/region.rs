@@ -194,7 +194,7 @@ pub(super) fn own(control: &[u8]) -> Vec<OwnedFd> {
 /// descriptors. One older than 6.16 does not know how.
 pub(super) fn refuse_rights(socket: &impl AsRawFd) {
     let no: libc::c_int = 0;
-    let len = size_of_val(&no) as libc::socklen_t;
+    let len = libc::socklen_t::try_from(size_of_val(&no)).expect("four bytes");
     // SAFETY: the kernel reads the four bytes of a number that outlives the call.
     let _ = unsafe {
         let no = std::ptr::from_ref(&no).cast();
