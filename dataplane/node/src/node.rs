@@ -434,6 +434,7 @@ impl Node<'_> {
                 weft_process::say!("{line}");
             }
         }
+        weft_process::notify::ready();
     }
 }
 
