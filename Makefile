@@ -15,6 +15,7 @@ FUZZ_SECONDS ?= 60
 SOAK_SCALE ?= 20
 PREFIX ?= /usr/local
 DESTDIR ?=
+CARGO_DEB_VERSION = 3.8.0
 CARGO_DENY_VERSION = 0.20.2
 CARGO_MUTANTS_VERSION = 27.1.0
 RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
@@ -24,7 +25,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## install what is missing, build, train on real digits through the aggregator
+demo: ## train on real digits through the aggregator; installs and builds what is missing
 	@testbed/deploy/demo.sh
 
 .PHONY: test
@@ -53,8 +54,18 @@ build: ## build weft, weft-controller, weft-node, weft-bench (release; with DPDK
 	@testbed/deploy/build.sh
 
 .PHONY: install
-install: build ## programs, manual pages, completions: PREFIX (/usr/local), DESTDIR
+install: build ## programs and all that they need: PREFIX (/usr/local), DESTDIR
 	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) testbed/deploy/install.sh
+
+.PHONY: dist
+dist: build ## a tarball and a Debian package in dist (docs/packages.md); builds cargo-deb once
+	@cargo-deb --version >/dev/null 2>&1 || \
+		cargo install cargo-deb --locked --version $(CARGO_DEB_VERSION) --no-default-features || true
+	@testbed/deploy/dist.sh
+
+.PHONY: test-dist
+test-dist: dist ## digits, conformance and replay from the package, in a root of its own
+	@tests/package.sh dist/weft_*.deb
 
 .PHONY: lint
 lint: ## formatting, clippy and documentation, warnings are errors

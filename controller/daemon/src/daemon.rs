@@ -159,6 +159,7 @@ impl Daemon {
             "metrics": metrics,
         });
         weft_process::say!("{ready}");
+        weft_process::notify::ready();
         let guarded = Arc::clone(&refusals);
         let server = tonic::transport::Server::builder()
             .layer(layer_fn(move |inner: Routes| Guard::new(inner, Arc::clone(&guarded))))

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -64,11 +65,18 @@ fn a_bad_configuration_names_line_and_field_and_exits_2() {
 
 #[test]
 fn it_says_when_it_is_ready_and_ends_with_its_figures() {
-    let (_directory, mut command) = program(CONFIG, &["--format", "json"]);
+    let (directory, mut command) = program(CONFIG, &["--format", "json"]);
+    let socket = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    command.env("NOTIFY_SOCKET", &socket);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let ready: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(ready["ready"], true);
+    let mut state = [0; 16];
+    let len = manager.recv(&mut state).unwrap();
+    assert_eq!(&state[..len], b"READY=1", "what a service manager waits for");
     let mut scraper = TcpStream::connect(ready["metrics"].as_str().unwrap()).unwrap();
     scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
     let mut metrics = String::new();

@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser;
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use weft_config::StatsFormat;
+use weft_process::shipped;
 
 /// Sums gradients of training jobs on their way: the aggregator of Weft.
 ///
@@ -21,7 +23,7 @@ use weft_config::StatsFormat;
 )]
 pub struct Cli {
     /// Configuration file (TOML).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().map(shipped::find))]
     pub config: PathBuf,
     /// Read the configuration, say whether it is good, and exit.
     #[arg(long)]

@@ -436,6 +436,7 @@ impl Node<'_> {
                 weft_process::say!("{line}");
             }
         }
+        weft_process::notify::ready();
     }
 }
 

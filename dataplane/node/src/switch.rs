@@ -4,7 +4,6 @@
 //! is a restart of the node (`main.rs` begins it anew), for nothing in it is known any more.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use weft_config::node::SwitchSection;
@@ -15,6 +14,7 @@ use weft_engine::slot::counter::Transition;
 use weft_io::Port;
 use weft_kernel::Kernels;
 use weft_lane::RoleLane;
+use weft_process::shipped;
 use weft_switch::{Link, LinkConfig, Program, connect};
 use weft_wire::{JobId, MacAddr, Nanos};
 
@@ -72,7 +72,7 @@ impl Node<'_> {
     ) -> Result<(Vec<LaneSnapshot>, Option<String>), NodeError> {
         let target = self.settings.switch.clone().expect("it was judged with its section");
         let port = &self.settings.config.port;
-        let program = Program::load(Path::new(&section.program), &target);
+        let program = Program::load(&shipped::find(&section.program), &target);
         let config = LinkConfig {
             grpc: section.grpc.clone(),
             device_id: section.device_id,

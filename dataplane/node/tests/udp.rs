@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -476,6 +477,20 @@ fn memory_shared_with_workers_is_in_the_report_and_the_metrics() {
     drop(port);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
     assert_eq!((&report["shm"]["joined"], &report["shm"]["ring_full"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn a_service_manager_hears_that_the_node_serves() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let socket = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&socket).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let setup = setup("notified", 1, |_| ());
+    let node = Running::start(weft_node(&setup.file, &[]).env("NOTIFY_SOCKET", &socket));
+    let mut state = [0; 16];
+    let len = manager.recv(&mut state).expect("the node says it");
+    assert_eq!(&state[..len], b"READY=1");
+    assert_eq!(node.end(Signal::SIGTERM).code, Some(0));
 }
 
 /// Lines for people go to whoever reads them; when nobody does, the node goes on.

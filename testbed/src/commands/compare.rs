@@ -16,8 +16,8 @@ use weft_testbed::report::{
 
 use super::run_args::read;
 use super::{
-    Exit, Failure, Format, Outcome, compare_jobs, csv_text, emit_csv, emit_json, emit_text, lab,
-    plan,
+    Exit, Failure, Format, Outcome, compare_jobs, csv_text, emit_csv, emit_json, emit_text, input,
+    lab, plan,
 };
 use weft_process::say;
 use weft_testbed::interrupt;
@@ -25,6 +25,7 @@ use weft_testbed::interrupt;
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
     /// The scenario (TOML), with a `push` section or with several jobs.
+    #[arg(value_parser = input())]
     scenario: PathBuf,
     /// The policies, separated by commas; `direct` does without a controller. Of several jobs they
     /// are policies of bands [default: mlfabric,fair,fifo; of several jobs fifo,one,round-robin].

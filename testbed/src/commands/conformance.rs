@@ -11,8 +11,9 @@ use sha2::{Digest as _, Sha256};
 use weft_process::say;
 use weft_testbed::conformance::target::Kind;
 use weft_testbed::conformance::{Ended, Script, cells, parse, play};
+use weft_testbed::run::SWITCH_PROGRAM;
 
-use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
+use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, input};
 
 #[derive(Debug, Args)]
 pub(crate) struct ConformanceArgs {
@@ -26,10 +27,10 @@ pub(crate) struct ConformanceArgs {
     #[arg(long, value_name = "DOCUMENT", conflicts_with_all = ["from_table"])]
     table: Option<PathBuf>,
     /// Where the compiled P4 programs are.
-    #[arg(long, value_name = "FOLDER", default_value = "p4/build")]
+    #[arg(long, value_name = "FOLDER", default_value = SWITCH_PROGRAM, value_parser = input())]
     programs: PathBuf,
     /// Scripts, or folders of them.
-    #[arg(value_name = "SCRIPT", default_value = "tests/conformance")]
+    #[arg(value_name = "SCRIPT", default_value = "tests/conformance", value_parser = input())]
     scripts: Vec<PathBuf>,
 }
 

@@ -18,7 +18,7 @@ use weft_testbed::scenario::{
     FactorisationScenario, JobsScenario, Scenario, has_factorisation, has_jobs,
 };
 
-use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
+use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, input};
 use weft_process::say;
 use weft_testbed::interrupt;
 
@@ -42,6 +42,7 @@ pub(crate) enum LabCommand {
     /// For Mininet itself (testbed/deploy/mininet), or to change it by hand and bring that up.
     Topology {
         /// A scenario (.toml), or a topology.json.
+        #[arg(value_parser = input())]
         file: PathBuf,
     },
 }
@@ -49,6 +50,7 @@ pub(crate) enum LabCommand {
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     /// A Mininet-style topology.json, or a scenario (.toml).
+    #[arg(value_parser = input())]
     file: PathBuf,
     /// Name of the lab: 1 to 16 lower-case letters and digits [default: from the file].
     #[arg(long)]

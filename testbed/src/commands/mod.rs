@@ -46,10 +46,12 @@ pub(crate) mod top;
 pub(crate) mod worker;
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weft_process::say::plain;
+use weft_process::shipped;
 use weft_testbed::interrupt;
 use weft_testbed::report::fold;
 use weft_wire::words::Word;
@@ -58,6 +60,11 @@ use weft_wire::words::Word;
 pub(crate) fn word<T: Word + Send + Sync>() -> impl TypedValueParser<Value = T> {
     let words = T::WORDS.iter().map(|(_, word)| *word);
     PossibleValuesParser::new(words).try_map(|word| T::from_word(&word).map_err(|e| e.to_string()))
+}
+
+/// Takes the path of a file to read, which may be one that ships with this program.
+pub(crate) fn input() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(shipped::find)
 }
 
 /// How data is written.

@@ -16,7 +16,7 @@ use weft_plan::policy::{self, Policy};
 use weft_plan::spec::CaseSpec;
 use weft_testbed::report::{duration, gantt_svg, plan_picture};
 
-use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, plan_optimum};
+use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, input, plan_optimum};
 use weft_process::say;
 
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct PlanArgs {
     #[command(subcommand)]
     command: Option<PlanCommand>,
     /// The case: who wants to send what, over which links. `-` reads standard input.
-    #[arg(value_name = "CASE.json", required = true)]
+    #[arg(value_name = "CASE.json", required = true, value_parser = input())]
     case: Option<PathBuf>,
     #[arg(long, default_value = "mlfabric", value_name = "NAME", help = policies())]
     policy: String,

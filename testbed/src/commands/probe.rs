@@ -13,7 +13,7 @@ use weft_testbed::probe::{
 };
 
 use super::lab::{explain, listen, load, tell_left};
-use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
+use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, input};
 use weft_process::say;
 use weft_testbed::interrupt;
 
@@ -24,7 +24,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, group = "network", value_name = "NAME")]
     lab: Option<LabName>,
     /// A Mininet-style topology.json or a scenario (.toml) to bring up for the measurement.
-    #[arg(long, group = "network", value_name = "FILE")]
+    #[arg(long, group = "network", value_name = "FILE", value_parser = input())]
     scenario: Option<PathBuf>,
     /// Hosts w0, w1, … with these rates in Mbit/s, such as 100:50,20 (up:down, or both).
     #[arg(long, group = "network", value_delimiter = ',', value_parser = parse_rates, value_name = "UP:DOWN,…")]

@@ -14,7 +14,7 @@ use weft_testbed::replay::{
 };
 use weft_wire::Rank;
 
-use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
+use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, input};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
@@ -24,7 +24,8 @@ pub(crate) struct ReplayArgs {
     inputs: Vec<PathBuf>,
     /// Replay captures against this node's configuration. Addresses, ranks, cookies, generations
     /// and checksums are mapped to it and back; handshakes are made anew.
-    #[arg(long, value_name = "NODE.toml", conflicts_with_all = ["bless", "partial"])]
+    #[arg(long, value_name = "NODE.toml", conflicts_with_all = ["bless", "partial"],
+        value_parser = input())]
     config: Option<PathBuf>,
     /// Who has which rank in captures, where contributions do not say it as they should.
     #[arg(long, value_name = "IP=RANK", value_parser = mapped, requires = "config")]

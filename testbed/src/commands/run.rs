@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use weft_config::to_toml;
-use weft_process::say;
+use weft_process::{say, shipped};
 use weft_testbed::certs::Folder;
 use weft_testbed::interrupt;
 use weft_testbed::lab::rootless;
@@ -17,9 +17,9 @@ use weft_testbed::report::{LinkDelay, Machine, Record, RunWriter, Verdict};
 use weft_testbed::run::push::make_certificates;
 use weft_testbed::run::{
     DelayedBy, Finished, FlowPlan, Ground, Io, LOOPBACK_FIRST, LOOPBACK_PORTS, Observed, Place,
-    Plan, PrepareError, ProcessError, UpdateOutcome, VirtualClock, WorkerMessage, WorkerPlan,
-    captures, find_node, monotonic_ns, prepare, prove, remove_recordings, run_in_memory,
-    run_in_virtual_time, run_processes,
+    Plan, PrepareError, ProcessError, SWITCH_PROGRAM, UpdateOutcome, VirtualClock, WorkerMessage,
+    WorkerPlan, captures, find_node, monotonic_ns, prepare, prove, remove_recordings,
+    run_in_memory, run_in_virtual_time, run_processes,
 };
 use weft_testbed::scenario::{SWITCH, Scenario};
 
@@ -80,9 +80,9 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     if let (Some(name), Some(topology)) = (&arguments.lab, &plan.topology) {
         lab::check_nodes(name, topology).map_err(|error| Exit::CannotRun.because(error))?;
     }
-    if let Some(folder) = switch_program() {
-        plan.use_program(&folder);
-    }
+    let program =
+        std::path::absolute(switch_program()).map_err(|error| Exit::Usage.because(error))?;
+    plan.use_program(&program);
     let delayed_by = run_ground::delayed_by(&scenario, &ground, arguments)?;
     if delayed_by == Some(DelayedBy::FaultPorts) {
         plan.delay_by_fault_ports(&scenario);
@@ -218,16 +218,10 @@ pub(super) fn choose_ground(
     }
 }
 
-/// The folder of the switch's program: `WEFT_P4`, or `p4/build` above where this was started, or
-/// above this program.
-fn switch_program() -> Option<PathBuf> {
+/// The folder of the switch's program: `WEFT_P4`, else the one that ships with this program.
+fn switch_program() -> PathBuf {
     let named = std::env::var_os("WEFT_P4").map(PathBuf::from);
-    let places = [std::env::current_dir(), std::env::current_exe()];
-    let above = |place: &PathBuf| {
-        let folders = place.ancestors().map(|folder| folder.join("p4/build"));
-        folders.into_iter().find(|folder| folder.is_dir())
-    };
-    named.or_else(|| places.into_iter().flatten().find_map(|place| above(&place)))
+    named.unwrap_or_else(|| shipped::find(SWITCH_PROGRAM))
 }
 
 /// UDP ports of this process's own, below those that the kernel hands out, so that runs do not

@@ -15,11 +15,12 @@ use weft_testbed::scenario::{
 };
 use weft_wire::words::Word as _;
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, input};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The scenario (TOML).
+    #[arg(value_parser = input())]
     pub(super) scenario: PathBuf,
     /// Port that carries the frames: DPDK on veth when it can, else UDP on loopback, which is
     /// reported as degraded [default: dpdk].

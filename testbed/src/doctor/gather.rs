@@ -39,21 +39,13 @@ pub fn gather() -> Facts {
 /// Finds the dataplane's daemon: `WEFT_NODE`, else beside this program, else on PATH.
 #[must_use]
 pub fn find_weft_node() -> Option<PathBuf> {
-    find_with_dpdk("weft-node", "WEFT_NODE")
+    find_program("weft-node", "WEFT_NODE")
 }
 
 /// Finds what measures the dataplane: `WEFT_BENCH`, else beside this program, else on PATH.
 #[must_use]
 pub fn find_weft_bench() -> Option<PathBuf> {
-    find_with_dpdk("weft-bench", "WEFT_BENCH")
-}
-
-/// As [`find_program`]. Beside this program the one that was built with DPDK goes first, if it is
-/// of the same commit: a plain `cargo build` writes the other one anew, without DPDK.
-fn find_with_dpdk(name: &str, variable: &str) -> Option<PathBuf> {
-    let is_told = env::var_os(variable).is_some();
-    let with_dpdk = if is_told { None } else { beside(&format!("{name}-dpdk")) };
-    with_dpdk.filter(|path| is_of_this_commit(path)).or_else(|| find_program(name, variable))
+    find_program("weft-bench", "WEFT_BENCH")
 }
 
 /// A program of Weft's: where the variable says, else beside this one, else on PATH.
@@ -62,18 +54,8 @@ pub fn find_program(name: &str, variable: &str) -> Option<PathBuf> {
     if let Some(path) = env::var_os(variable).map(PathBuf::from) {
         return path.is_file().then_some(path);
     }
-    beside(name).or_else(|| on_path(name))
-}
-
-fn beside(name: &str) -> Option<PathBuf> {
-    let path = env::current_exe().ok()?.with_file_name(name);
-    path.is_file().then_some(path)
-}
-
-fn is_of_this_commit(path: &Path) -> bool {
-    let output = run(Command::new(path).arg("--version"));
-    let commit = concat!("commit ", env!("WEFT_COMMIT"));
-    output.is_some_and(|output| stdout(&output).contains(commit))
+    let beside = env::current_exe().ok().map(|this| this.with_file_name(name));
+    beside.filter(|path| path.is_file()).or_else(|| on_path(name))
 }
 
 fn weft_node() -> Option<NodeBinary> {

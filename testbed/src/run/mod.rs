@@ -74,8 +74,8 @@ pub use message::{
 pub use packet::{PacketError, VirtualClock, check_virtual_time, run_in_virtual_time};
 pub(crate) use plan::box_config;
 pub use plan::{
-    BoxPlan, Io, LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE, Place, Plan, PlanError, WorkerIo,
-    WorkerPlan,
+    BoxPlan, Io, LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE, Place, Plan, PlanError,
+    SWITCH_PROGRAM, WorkerIo, WorkerPlan,
 };
 pub use processes::{ProcessError, find_controller, find_node, run_processes};
 pub use proof::{PrepareError, Proof, prepare, prove, remove_recordings};

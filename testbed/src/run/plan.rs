@@ -299,8 +299,8 @@ pub(super) fn switch_grpc(directory: &Path) -> String {
     format!("unix:{}", directory.join(SWITCH_SOCKET).display())
 }
 
-/// Folder of the switch's compiled program, seen from where the run is started.
-pub(super) const SWITCH_PROGRAM: &str = "p4/build";
+/// Folder of the switch's compiled program, as it ships.
+pub const SWITCH_PROGRAM: &str = "p4/build";
 /// The switch's socket in the run directory.
 const SWITCH_SOCKET: &str = "switch.grpc";
 /// Bytes of the path of a Unix socket.
