@@ -384,6 +384,7 @@ fn metrics_are_served_and_nothing_else() {
     assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
     let ended = node.end(Signal::SIGINT);
     assert!(ended.took < PATIENCE, "ended after {:?}", ended.took);
+    drop(silent);
 }
 
 fn get(addr: SocketAddr, path: &str) -> String {

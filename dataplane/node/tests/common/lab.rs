@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
