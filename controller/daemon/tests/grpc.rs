@@ -266,15 +266,12 @@ async fn streams_that_say_nothing_are_few_and_end() {
     let channel = controller(config()).await;
     let mut client = WorkersClient::new(channel.clone());
     let mut silent = Vec::new();
-    let refused = loop {
+    for _ in 0..260 {
         let (said, outbound) = mpsc::channel::<v1::WorkerMessage>(1);
-        match client.attach(ReceiverStream::new(outbound)).await {
-            Ok(stream) => silent.push((said, stream.into_inner())),
-            Err(refused) => break refused,
-        }
-        assert!(silent.len() <= 256, "they are not bounded");
-    };
-    assert_eq!((refused.code(), silent.len()), (tonic::Code::ResourceExhausted, 256));
+        let stream = client.attach(ReceiverStream::new(outbound)).await.unwrap();
+        silent.push((said, stream.into_inner()));
+    }
+    // The oldest have given way.
     // Boxes have places of their own.
     let mut server = Box::attach(&channel, 0, 0).await;
     let (_said, mut first) = silent.swap_remove(0);

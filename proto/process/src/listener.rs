@@ -47,8 +47,14 @@ async fn answer<P>(mut stream: TcpStream, page: impl Fn() -> P) -> io::Result<()
 where
     P: Future<Output = Option<String>>,
 {
-    let mut request = [0; REQUEST_LEN_MAX];
-    let len = stream.read(&mut request).await?;
+    let (mut request, mut len) = ([0; REQUEST_LEN_MAX], 0);
+    // Closing with a part of the request unread would reset the connection under the answer.
+    while len < REQUEST_LEN_MAX && !request[..len].ends_with(b"\r\n\r\n") {
+        match stream.read(&mut request[len..]).await? {
+            0 => break,
+            more => len += more,
+        }
+    }
     let page = if is_scrape(&request[..len]) { page().await } else { None };
     stream.write_all(response(page.as_deref()).as_bytes()).await
 }

@@ -280,7 +280,10 @@ impl Capture {
                 let lens = (packet.caplen, packet.origlen);
                 self.push(interface, at, packet.data, lens, (number, direction))?;
             }
-            PcapBlockOwned::NG(Block::Unknown(block)) if block.block_type == PACKET_BLOCK => {
+            // The parser leaves the type of an unknown block in little-endian order.
+            PcapBlockOwned::NG(Block::Unknown(block))
+                if file.word(block.block_type.to_le_bytes()) == PACKET_BLOCK =>
+            {
                 let head = block.data.split_first_chunk::<20>();
                 let (head, data) = head.ok_or("a packet block shorter than its fields")?;
                 let (words, _) = head.as_chunks::<4>();

@@ -228,7 +228,9 @@ fn check_peers(
     let all: Vec<SocketAddr> = workers.iter().chain(boxes.iter().flatten()).copied().collect();
     for (index, addr) in all.iter().enumerate() {
         let field = if index < workers.len() { "workers" } else { "boxes" };
-        if let Some(problem) = peer_problem(local, *addr) {
+        // A replica's list of boxes has its own place.
+        let is_own_box = field == "boxes" && *addr == local.addr;
+        if let Some(problem) = peer_problem(local, *addr).filter(|_| !is_own_box) {
             return error(field, problem);
         }
         if all[..index].contains(addr) {
