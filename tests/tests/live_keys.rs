@@ -346,7 +346,7 @@ fn shells(folder: Option<&Path>) -> (Node, Vec<Process>) {
     let config = Config::new(1);
     let ip = config.addr().ip();
     let processes: Vec<SocketAddr> = (0..3).map(|me| SocketAddr::new(ip, 23_000 + me)).collect();
-    let keys = KeysSection { death_timeout_ms: 1_000, ..KeysSection::new(0, 4, 30, processes) };
+    let keys = KeysSection { death_timeout_ms: 5_000, ..KeysSection::new(0, 4, 30, processes) };
     let list = list(&keys.processes);
     let home = Node::start(&config.keys(keys));
     let start = |me: u8| {
