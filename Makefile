@@ -84,7 +84,7 @@ deny-install: ## build cargo-deny into cargo's bin folder, unless it is there; s
 		cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --no-default-features
 
 .PHONY: bench
-bench: build ## the figures of the README's table; takes some minutes on a quiet machine
+bench: build ## the figures of docs/performance.md; takes some minutes on a quiet machine
 	@testbed/deploy/install-deps.sh bench
 	@trap 'exit 1' INT TERM; failed=; \
 	run() { echo "$$*"; "$$@" || failed="$$failed; $$*"; }; \
