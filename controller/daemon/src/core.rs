@@ -43,6 +43,9 @@ struct Peer<T> {
     _end: oneshot::Sender<()>,
 }
 
+/// Sent as soon as the state is saved.
+type SavedAnswer = Box<dyn FnOnce(&mut Core) + Send>;
+
 /// The core's state.
 pub struct Core {
     controller: Controller,
@@ -64,7 +67,7 @@ pub struct Core {
     /// Who waits for jobs to have another width.
     resizes: HashMap<JobId, ResizeAnswer>,
     /// Answers that are sent as soon as the state is saved.
-    answers: Vec<Box<dyn FnOnce(&mut Self) + Send>>,
+    answers: Vec<SavedAnswer>,
     /// Problems of jobs' policies that were reported.
     policy_problems: HashMap<JobId, String>,
     streams: u64,

@@ -537,7 +537,8 @@ fn rows_of(numbers: Numbers, workers: u8) -> Vec<RowConfig> {
 fn vectors_of_unequal_length_end_every_call_with_the_same_error_that_names_them() {
     let fixed = Numbers::Fixed;
     let block = Numbers::Block { exponent_row: 1 };
-    let cases: [(Numbers, &[&[usize]], [&str; 2]); 12] = [
+    type Case = (Numbers, &'static [&'static [usize]], [&'static str; 2]);
+    let cases: [Case; 12] = [
         (fixed, &[&[3], &[5]], ["rank 0 gave 3", "rank 1 gave 5"]),
         (fixed, &[&[10], &[11]], ["rank 0 gave 10", "rank 1 gave 11"]),
         (fixed, &[&[64, 64, 64], &[128, 64]], ["rank 0 gave 64", "rank 1 gave more than 64"]),

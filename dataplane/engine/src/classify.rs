@@ -17,6 +17,7 @@ pub enum Class {
 }
 
 /// Classifies a frame that came in on a box; `listens` says on which UDP ports it does.
+#[expect(clippy::redundant_closure, reason = "the function itself is of one lifetime")]
 #[inline]
 #[must_use]
 pub fn classify(frame: &[u8], listens: impl FnOnce(u16) -> bool) -> Class {
@@ -24,6 +25,7 @@ pub fn classify(frame: &[u8], listens: impl FnOnce(u16) -> bool) -> Class {
 }
 
 /// As [`classify`], where a contribution may have padding.
+#[expect(clippy::redundant_closure, reason = "the function itself is of one lifetime")]
 #[inline]
 #[must_use]
 pub(crate) fn classify_padded(frame: &[u8], listens: impl FnOnce(u16) -> bool) -> Class {

@@ -155,7 +155,7 @@ fn old_packet_blocks_and_binary_resolutions_are_read() {
         let ticks = |index: u64| u128::from((BASE_NS + index * 1_000_000) / 1000);
         for (index, (packet, frame)) in (0..).zip(capture.packets().zip(&frames)) {
             assert_eq!((packet.bytes, packet.interface), (&frame[..], 0));
-            assert_eq!(u128::from(packet.at.0), ticks(index) * 1_000_000_000 >> 20);
+            assert_eq!(u128::from(packet.at.0), (ticks(index) * 1_000_000_000) >> 20);
         }
         assert_eq!(capture.len(), frames.len());
         std::fs::remove_file(path).expect("removed");

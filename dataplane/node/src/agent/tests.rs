@@ -29,6 +29,7 @@ struct Fixture {
 
 impl Fixture {
     /// Starts the agent of a node with room for so many events before it takes them.
+    #[expect(clippy::disallowed_methods, reason = "certificates are valid by the time of day")]
     fn start(controller: SocketAddr, events_max: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
@@ -60,7 +61,10 @@ impl Fixture {
         let stop = Arc::new(AtomicBool::new(false));
         let agent = start(&config, Arc::clone(&control), 9, &[], Arc::clone(&stop)).unwrap();
         let (over, is_over) = channel::channel();
-        std::thread::spawn(move || over.send(agent.unwrap().join().unwrap()));
+        std::thread::spawn(move || {
+            agent.unwrap().join().unwrap();
+            over.send(())
+        });
         Self { folder, ca, of_controller, control, stop, is_over }
     }
 

@@ -202,9 +202,12 @@ impl Allreduce {
     /// Chunks that a worker has something for.
     fn chunks(&self, worker: u8) -> u8 {
         let vectors = self.vectors.get(usize::from(worker));
-        vectors.map_or(self.layout.chunks(), |vectors| {
-            u8::try_from(chunks_of(vectors).len()).expect("a model has few chunks")
-        })
+        match vectors {
+            Some(vectors) => {
+                u8::try_from(chunks_of(vectors).len()).expect("a model has few chunks")
+            }
+            None => self.layout.chunks(),
+        }
     }
 
     /// The part of its vectors that a worker's chunk is; none beyond them.

@@ -39,10 +39,9 @@ impl Worker {
         if still.0 < self.shared.config.member_timeout_ns / STILL_SHARE {
             return;
         }
-        let later = |at: Nanos| at.saturating_add(still).min(now);
-        self.progress_at = later(self.progress_at);
-        for lane in &mut self.lanes {
-            lane.word_at = lane.word_at.map(later);
+        let seen_at = self.lanes.iter_mut().filter_map(|lane| lane.word_at.as_mut());
+        for at in seen_at.chain([&mut self.progress_at]) {
+            *at = at.saturating_add(still).min(now);
         }
     }
 
