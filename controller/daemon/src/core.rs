@@ -2,8 +2,8 @@
 //! engine wants told goes out through one bounded queue for each stream.
 //!
 //! Invariant: this task waits for nothing but its queues and its timer. Policies that are other
-//! programs are asked on threads of their own. A peer that does not read finds its stream ended, and
-//! dials again.
+//! programs are asked on threads of their own. A peer that does not read finds its stream ended,
+//! and dials again.
 
 use std::collections::HashMap;
 use std::pin::pin;

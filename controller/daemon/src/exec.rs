@@ -3,10 +3,10 @@
 //! The program is started once, through the shell. For every plan it gets one line, the case as in
 //! docs/plan.md, and answers with one line, and no more, the plan; `order` alone will do. Does I/O
 //! and decides nothing: [`weft_plan::policy::outside::accept`] judges the answer. A program that is
-//! late, ends, or answers nonsense gives an error within its [`Limits`] and is killed, with all that
-//! it started and that stayed in its process group; the next plan starts it again. Not more than an
-//! answer is read of it. [`ExecJobPolicy`] is the same for a cluster's jobs, where lines are deltas
-//! ([`weft_jobs::policy::outside`]) and every plan has a program of its own.
+//! late, ends, or answers nonsense gives an error within its [`Limits`] and is killed, with all
+//! that it started and that stayed in its process group; the next plan starts it again. Not more
+//! than an answer is read of it. [`ExecJobPolicy`] is the same for a cluster's jobs, where lines
+//! are deltas ([`weft_jobs::policy::outside`]) and every plan has a program of its own.
 
 use std::collections::BTreeSet;
 use std::fs::File;

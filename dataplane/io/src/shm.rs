@@ -5,9 +5,10 @@
 //! They meet at a Unix socket ([`rendezvous`]) in a folder of the box's user, named by the box's
 //! address. The box makes the memory, two rings of frames, one in each direction, and hands it over
 //! with a bell in each direction, by which either wakes the other, and with memory that all workers
-//! read: what goes to a multicast address that a worker hears is written there once. The frames are those that a wire would show, so engines,
-//! traces and fault ports see no difference, and a member keeps its configured address: it is bound
-//! to the connection, and a frame that names another source is refused.
+//! read: what goes to a multicast address that a worker hears is written there once. The frames are
+//! those that a wire would show, so engines, traces and fault ports see no difference, and a member
+//! keeps its configured address: it is bound to the connection, and a frame that names another
+//! source is refused.
 //!
 //! | what goes wrong | what comes of it |
 //! | --- | --- |

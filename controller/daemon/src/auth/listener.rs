@@ -1,9 +1,9 @@
 //! Takes connections and hands them to the gRPC server, each with who it is from.
 //!
-//! Invariants: a peer that shakes hands slowly, badly or not at all delays no other, and has a place
-//! for at most [`HANDSHAKE_TIMEOUT`]. A connection without a call has one for at most two
-//! [`IDLE_PERIOD`]s, and gives way to a new one. An identity, or an address without TLS, has at most
-//! half of the places; operators have places of their own; and all connections together leave
+//! Invariants: a peer that shakes hands slowly, badly or not at all delays no other, and has a
+//! place for at most [`HANDSHAKE_TIMEOUT`]. A connection without a call has one for at most two
+//! [`IDLE_PERIOD`]s, and gives way to a new one. An identity, or an address without TLS, has at
+//! most half of the places; operators have places of their own; and all connections together leave
 //! [`FILES_RESERVED`] descriptors to the rest of the process.
 
 use std::io;

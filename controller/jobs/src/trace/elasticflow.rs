@@ -1,8 +1,8 @@
 //! The trace format of ElasticFlow's simulator: a line a job, seconds.
 //!
 //! `job_id,num_gpu,submit_time,iterations,model_name,duration,global_batch_size`; what else there
-//! is (`deadline`) is not read. `duration` is that on `num_gpu`. The published traces have `iteration`
-//! and `batch_size` instead. Source: gudiandian/ElasticFlow at b3f5ea4 (ASPLOS'23).
+//! is (`deadline`) is not read. `duration` is that on `num_gpu`. The published traces have
+//! `iteration` and `batch_size` instead. Source: gudiandian/ElasticFlow at b3f5ea4 (ASPLOS'23).
 
 use super::{Collector, Trace};
 use crate::cluster::Cluster;

@@ -4,8 +4,8 @@
 //! are the most that an attempt had; its duration is the time of all attempts together, for each
 //! attempt began anew. An attempt without a start or an end counts for nothing, as in the authors'
 //! own analysis, and a job without any other is left out and counted: it never ran, or its end is
-//! not known. Times are local, and read as if no clock was ever changed, but for an attempt that ends
-//! before it starts in the hour that comes twice; they count from the first submission.
+//! not known. Times are local, and read as if no clock was ever changed, but for an attempt that
+//! ends before it starts in the hour that comes twice; they count from the first submission.
 //! Source: msr-fiddle/philly-traces, README and analysis.
 
 use alloc::string::{String, ToString as _};

@@ -68,8 +68,8 @@ impl State {
     }
 }
 
-/// The part of its vector that a contribution carries: its elements without padding, and whether the
-/// vector ends with them (SPEC#lengths).
+/// The part of its vector that a contribution carries: its elements without padding, and whether
+/// the vector ends with them (SPEC#lengths).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Length(u16);
 

@@ -4,8 +4,8 @@
 //! connection stays open while the memory is shared: its end is how either side learns that the
 //! other process has ended, however it did.
 //!
-//! Invariant: no call here waits for another process. A box takes no descriptor from a caller, and a
-//! thread of its own ([`Closer`]) closes a socket with something unread in it, for closing what
+//! Invariant: no call here waits for another process. A box takes no descriptor from a caller, and
+//! a thread of its own ([`Closer`]) closes a socket with something unread in it, for closing what
 //! another program has passed may take as long as that program likes.
 
 use std::fs::{self, DirBuilder, Permissions};

@@ -69,8 +69,8 @@ impl Writer {
         Self { jobs: jobs.into_iter().map(open).collect(), start }
     }
 
-    /// Writes parcels until the lane has ended. A job ends alone when its files fail; when all have,
-    /// the writer ends.
+    /// Writes parcels until the lane has ended. A job ends alone when its files fail; when all
+    /// have, the writer ends.
     pub(super) fn run(
         mut self,
         parcels: &Receiver<Parcel>,

@@ -153,8 +153,8 @@ impl Allreduce {
         }
     }
 
-    /// A member contributes nothing after its close, so a round that waits for it ends. It may still
-    /// hand over.
+    /// A member contributes nothing after its close, so a round that waits for it ends. It may
+    /// still hand over.
     fn tell_who_left(&self, state: &mut State, worker: u8, chunk: u8) {
         let Aggregator { epoch, phase: Phase::Open { wanted, closing }, .. } = state.aggregator
         else {

@@ -57,7 +57,8 @@ pub struct Length {
 /// Elements of a chunk, where vectors have lengths.
 pub const ELEMENTS: u8 = 2;
 
-/// The chunks of a worker's vectors: vector, place in it, and length of each. An empty vector has a chunk without elements.
+/// The chunks of a worker's vectors: vector, place in it, and length of each. An empty vector has a
+/// chunk without elements.
 #[must_use]
 pub fn chunks_of(vectors: &[u8]) -> Vec<(usize, u8, Length)> {
     let chunks = |(vector, &len): (usize, &u8)| {

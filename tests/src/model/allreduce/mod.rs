@@ -52,7 +52,8 @@ pub enum Rules {
     CountWithoutLast,
     /// Contributions agree in where a vector ends; counts are not compared.
     LastWithoutCount,
-    /// The worker that differs from a slot's first contribution gets MISMATCH, and the slot goes on.
+    /// The worker that differs from a slot's first contribution gets MISMATCH, and the slot goes
+    /// on.
     TellOddOneAlone,
     /// A vector's sum is returned although one before it is not there.
     CallsEndOutOfOrder,
