@@ -9,5 +9,5 @@ pub fn raise() -> usize {
     usize::try_from(if is_raised { hard } else { soft }).unwrap_or(usize::MAX)
 }
 
-/// What is assumed of a kernel that does not tell.
+/// The limit that is assumed of a kernel without an answer.
 const FILES_MIN: u64 = 256;

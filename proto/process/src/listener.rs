@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::metrics::{REQUEST_LEN_MAX, is_scrape, response};
 use crate::places::Places;
 
-/// The next connection. Where there are no descriptors left it is waited for some.
+/// Returns the next connection, once there is a descriptor for it.
 pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         if let Ok(accepted) = listener.accept().await {

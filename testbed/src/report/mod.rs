@@ -106,7 +106,7 @@ pub struct RunOutcome {
     /// Repeated contributions that aggregators recognised and did not add; `None` where a box left
     /// no statistics.
     pub duplicates_dropped: Option<u64>,
-    /// What limited the rate of rounds: `cpu`, `link`, `slots`, `server`, `compute` or `faults`;
+    /// The limit of the rate of rounds: `cpu`, `link`, `slots`, `server`, `compute` or `faults`;
     /// `None` where the run, or a worker, did not come to its end.
     pub bottleneck: Option<String>,
     /// The measurement behind `bottleneck`.

@@ -10,7 +10,7 @@ use super::render::{UNKNOWN, duration};
 use super::{RunFiles, RunOutcome};
 
 /// The part of an outcome that belongs to a parameter server. Outside scripts read these names.
-/// What nothing was seen of is null.
+/// Figures without evidence are null.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct PushOutcome {
     /// `async`, `sync` or `partial`.

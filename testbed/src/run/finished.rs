@@ -154,13 +154,13 @@ impl Finished<'_> {
         Some(self.counted(CONTROLLER)?.policy_failures)
     }
 
-    /// What a box counted, if it came to its end.
+    /// The counters of a box that came to its end.
     pub(super) fn counted(&self, name: &str) -> Option<&BoxCounters> {
         let found = self.observed.boxes.iter().find(|(box_name, _)| box_name == name);
         found.map(|(_, counters)| counters)
     }
 
-    /// A sum over the workers; `None` where none came to its end to tell its share.
+    /// A sum over the workers; `None` if none came to its end and reported its share.
     pub(super) fn told<T>(&self, sum: T) -> Option<T> {
         (!self.observed.summaries.is_empty()).then_some(sum)
     }

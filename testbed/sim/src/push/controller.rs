@@ -53,7 +53,7 @@ pub struct ControllerNode {
     config: Config,
     policies: Policies,
     answer_delay: Nanos,
-    /// What policies that are other programs have answered, and when that is known.
+    /// Answers of policies that are other programs, and when each arrives.
     answers: Vec<(Nanos, Answer)>,
     controller: Option<Controller>,
     born: Nanos,

@@ -51,7 +51,7 @@ impl Succession {
     }
 
     /// Leaves out what the replica applied beyond the last decision of a server whose log was cut
-    /// off: what that decided is not known.
+    /// off: its decisions from there on are not known.
     pub(super) fn cut(&mut self, logged: Option<u64>) {
         self.replica.retain(|line| decided_order(&line.event) <= logged);
     }

@@ -102,7 +102,7 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
     let sequence = Sequence::new("server", &succession.server);
     let holder = if succession.promoted.is_some() { REPLICA } else { SERVER };
     let model = read_model(&model_path(evidence.directory, holder))?;
-    // Who did not come to its end left no model, and a log that may lack its last lines.
+    // A process that did not come to its end left no model, and its log may lack its last lines.
     let logged = match model {
         Some(_) => u64::MAX,
         None => sequence.decided.last().map_or(0, |last| last.version),
@@ -363,7 +363,7 @@ impl Recordings {
         Ok(None)
     }
 
-    /// Updates that a worker was told are in the model, but are not in the sequence, which is known
+    /// Updates in the model by their workers' answers, but not in the sequence, which is known
     /// up to version `logged`.
     fn find_lost(&self, logged: u64, problems: &mut Vec<String>) {
         let mut ranks: Vec<_> = self.lives.iter().collect();

@@ -185,7 +185,7 @@ fn what_a_killed_server_left_is_judged_and_what_is_missing_is_named() {
     assert!(problem.contains("the server left no model"), "{problem}");
     assert_eq!((proof.wrong_parameters, proof.replica_identical), (None, None));
     assert_eq!(proof.delays, [0, 1], "what it wrote is judged");
-    // What it did write is still held against it.
+    // The lines that it wrote are still held against it.
     run.updates[1].2.committed_version = 1;
     let problems = run.prove_what_is_there(None).problems.join("\n");
     assert!(problems.contains("rank 0 was told that its update 0 is in version 1"), "{problems}");
