@@ -1,9 +1,9 @@
 //! Decides which connections may stay: so many at a time, and so many of one peer, whatever a peer
 //! is. It has no clock and no socket; the holder of a place is woken when it is to go.
 //!
-//! Invariant: while a place is idle, a new peer finds one. If its peer has all that a peer may have,
-//! the oldest idle one of its own gives way; if all are taken, the oldest idle one of the peer that
-//! has most. A place with a call under way never gives way.
+//! Invariant: while a place is idle, a new peer finds one. If its peer has all that a peer may
+//! have, the oldest idle one of its own gives way; if all are taken, the oldest idle one of the
+//! peer that has most. A place with a call under way never gives way.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
