@@ -375,8 +375,17 @@ local function datagrams(tvb, whole)
     while at < whole and at + HEADER_LEN <= captured do
         local header = parse(tvb(at, HEADER_LEN))
         local kind, len = KIND[header.kind], HEADER_LEN
+        local element_len = ELEMENT_LEN[header.element_type] or 0
         if kind == "CONTRIB" or kind == "ANSWER" or is_of_keys(header.row) then
-            len = len + header.count * (ELEMENT_LEN[header.element_type] or 0)
+            len = len + header.count * element_len
+        end
+        if kind == "CONTRIB" and outcome_name(header) == "LAST" and element_len > 0 then
+            -- Padding ends before the next header, with job and cookie as here.
+            local own = tvb(at + 2, 6):bytes()
+            while at + len < whole
+                and (at + len + 8 > captured or tvb(at + len + 2, 6):bytes() ~= own) do
+                len = len + element_len
+            end
         end
         if kind == "PULL" or fault(header, len - HEADER_LEN) then return { whole } end
         lens[#lens + 1] = len

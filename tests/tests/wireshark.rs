@@ -12,6 +12,7 @@ use std::{env, fs, io, process};
 use weft_tests::crc32c::crc32c;
 use weft_tests::vectors::{self, HeaderFields, HelloFields, KeysFields, Vector};
 use weft_wire::ChunkIndex;
+use weft_wire::frame::run;
 use weft_wire::header::{ElementType, Flags, HeaderError, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{HelloError, Integrity, Overflow, Phase, Reason};
 
@@ -403,6 +404,12 @@ fn joined_datagrams_are_each_shown_and_quoted_ones_are_not_all_there() {
     let all = shown.concat();
     assert!(!all.contains("shorter") && !all.contains("Bad"), "{all}");
     assert!(fields("gso-bf16.pcap", "weft.crc.status == 0 || weft.malformed").is_empty());
+    // The ends of two vectors: padding is no header.
+    let vectors = vectors::load().expect("the vectors load");
+    let last = &vectors.iter().find(|vector| vector.file == "contrib-last.bin").expect("it").bytes;
+    let mut joined = [&last[..], &last[42..]].concat();
+    run::set_payload_len(&mut joined[..42], 2 * (last.len() - 42));
+    assert_eq!(rows("padded", &[whole(&joined)], &[])[0]["weft.crc.status"], "1,1");
     let quoted = fields("icmp-quoted.pcap", "icmp");
     let status = |line: &String| line.split('\t').next().unwrap().to_owned();
     assert_eq!(quoted.iter().map(status).collect::<Vec<_>>(), ["2", "1"], "{quoted:?}");

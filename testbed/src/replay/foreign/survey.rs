@@ -10,7 +10,7 @@ use weft_engine::drops::DropReason;
 use weft_io::pcap::{Capture, Packet as Captured};
 use weft_wire::frame::multicast::mac_of;
 use weft_wire::frame::{Endpoint, Udp, run};
-use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
+use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase};
 use weft_wire::{Cookie, GroupId, JobId, MacAddr, Rank, rows};
 
@@ -129,16 +129,22 @@ pub(super) fn frames<'a>(packet: &Captured<'a>) -> Result<Vec<Cow<'a, [u8]>>, &'
     Ok(if frames.len() > 1 && rest.is_empty() { frames } else { vec![Cow::Borrowed(frame)] })
 }
 
-/// Takes a datagram off a run's payload, by its header.
+/// Takes a datagram off a run's payload, by its header; a vector's last contribution by the header
+/// behind its padding.
 fn first_datagram(run: &[u8]) -> Option<(&[u8], &[u8])> {
     let head = Packet::new_unchecked(run.first_chunk::<HEADER_LEN>()?);
-    let has_elements = matches!(head.kind()?, Kind::Contrib | Kind::Answer);
-    let elements_len = usize::from(head.count()) * head.element_type()?.len_bytes();
-    let payload_len = match has_elements || rows::is_of_keys(head.group().row()) {
-        true => elements_len,
-        false => 0,
-    };
-    let (datagram, behind) = run.split_at_checked(HEADER_LEN + payload_len)?;
+    let (kind, element_len) = (head.kind()?, head.element_type()?.len_bytes());
+    let has_elements = matches!(kind, Kind::Contrib | Kind::Answer);
+    let mut len = HEADER_LEN;
+    if has_elements || rows::is_of_keys(head.group().row()) {
+        len += usize::from(head.count()) * element_len;
+    }
+    // Job and cookie are those of all datagrams of a run.
+    let is_end = |behind: &[u8]| behind.is_empty() || behind.get(2..8) == run.get(2..8);
+    if kind == Kind::Contrib && head.outcome() == Outcome::LAST {
+        len = (len..=run.len()).step_by(element_len).find(|len| is_end(&run[*len..]))?;
+    }
+    let (datagram, behind) = run.split_at_checked(len)?;
     Header::parse(&Packet::new_unchecked(datagram)).ok().map(|_| (datagram, behind))
 }
 
@@ -151,3 +157,18 @@ pub(super) fn open(frame: &[u8]) -> Option<(Udp, Packet<&[u8]>)> {
 
 /// A frame of which the capture has only the beginning.
 const CUT: &str = "cut";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_belongs_to_the_datagram_before_it() {
+        let frame = include_bytes!("../../../../proto/vectors/contrib-last.bin");
+        let datagram = &frame[42..];
+        assert_eq!(first_datagram(datagram), Some((datagram, &[][..])));
+        let run = [datagram, datagram, datagram].concat();
+        let (first, behind) = first_datagram(&run).unwrap();
+        assert_eq!((first, behind.len()), (datagram, 2 * datagram.len()));
+    }
+}
