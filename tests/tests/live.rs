@@ -11,7 +11,6 @@ mod live_counts;
 mod live_documents;
 mod live_ends;
 mod live_holdings;
-mod live_hosts;
 mod live_keys;
 mod live_mininet;
 mod live_mlfabric;

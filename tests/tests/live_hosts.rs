@@ -36,7 +36,7 @@ const TURN: Duration = Duration::from_secs(1);
 /// How long an operator's word, and a turn at a host that is there, may take on a busy machine.
 const SOON: Duration = Duration::from_secs(3);
 /// A controller asks a silent box after 2 s, and waits 2 s for an answer.
-const SILENCE_MAX: Duration = Duration::from_secs(20);
+const SILENCE_MAX: Duration = Duration::from_secs(8);
 
 /// A namespace of a controller and one for each of two hosts, with a cable to each.
 struct Lab {

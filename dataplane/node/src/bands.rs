@@ -149,4 +149,4 @@ const ASKED_MAX: usize = 512;
 /// How often another process's right to an interface, or a `tc` that failed, is tried again, and
 /// the pause before each try.
 const TRIES_MAX: u32 = 5;
-const TRY_AGAIN: Duration = Duration::from_millis(100);
+const TRY_AGAIN: Duration = Duration::from_millis(50);

@@ -133,18 +133,19 @@ impl Applier {
     }
 
     /// Applies a change, and applies it again after a failure that may pass: a `tc` of a former
-    /// life that still runs, or a kernel that is short of memory.
+    /// life that still runs, or a kernel that is short of memory. A `tc` that hangs is not waited
+    /// for twice.
     fn apply_again(&mut self, next: &Jobs, is_given: bool) -> Result<(), Problem> {
-        let mut tries = 1;
-        loop {
+        let until = Instant::now() + tc::TC_TIMEOUT;
+        for _ in 1..TRIES_MAX {
             match self.apply(next, is_given) {
-                Err(problem) if problem.error == BandError::Failed && tries < TRIES_MAX => {
-                    tries += 1;
+                Err(problem) if problem.error == BandError::Failed && Instant::now() < until => {
                     std::thread::sleep(TRY_AGAIN);
                 }
                 outcome => return outcome,
             }
         }
+        self.apply(next, is_given)
     }
 
     /// Brings the kernel to these bands, and sees that it has them. None is given where others

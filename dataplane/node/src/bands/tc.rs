@@ -99,6 +99,6 @@ fn wait(mut child: Child, input: &str) -> Result<(ExitStatus, String, String), S
 }
 
 /// How long one run may take.
-const TC_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const TC_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has ended.
 const POLL: Duration = Duration::from_millis(1);
