@@ -12,7 +12,9 @@ use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-use crate::common::{Box, PATIENCE, Worker, config, controller, hello, one_granted, request};
+use crate::common::{
+    Box, PATIENCE, Worker, config, controller, hello, more_job, one_granted, request,
+};
 
 #[tokio::test]
 async fn an_update_is_asked_for_granted_and_delivered() {
@@ -162,14 +164,7 @@ async fn figures_can_be_read() {
 async fn a_job_registered_at_run_time_is_served() {
     let channel = controller(config()).await;
     let mut client = WorkersClient::new(channel.clone());
-    let job = v1::RegisterJobRequest {
-        name: "more".into(),
-        job: 2,
-        dimension: 10,
-        worker_hosts: vec!["w0".into()],
-        server: "s0".into(),
-        ..v1::RegisterJobRequest::default()
-    };
+    let job = more_job();
     let described = client.register_job(job.clone()).await.unwrap().into_inner().job.unwrap();
     assert_eq!((described.worker_count, described.chunk_count), (1, 1));
     let again = client.register_job(job.clone()).await.unwrap_err();
@@ -187,26 +182,15 @@ async fn a_job_registered_at_run_time_is_served() {
     assert!(refused.message().starts_with("momentum"), "{refused}");
 }
 
-fn more() -> v1::RegisterJobRequest {
-    v1::RegisterJobRequest {
-        name: "more".into(),
-        job: 2,
-        dimension: 10,
-        worker_hosts: vec!["w0".into()],
-        server: "s0".into(),
-        ..v1::RegisterJobRequest::default()
-    }
-}
-
 /// They were taken for the defaults.
 #[tokio::test]
 async fn a_code_that_is_not_listed_is_an_error() {
     let channel = controller(config()).await;
     let mut client = WorkersClient::new(channel.clone());
     for (field, job) in [
-        ("mode", v1::RegisterJobRequest { mode: 77, ..more() }),
-        ("element_type", v1::RegisterJobRequest { element_type: 77, ..more() }),
-        ("name", v1::RegisterJobRequest { name: "n".repeat(3 << 20), ..more() }),
+        ("mode", v1::RegisterJobRequest { mode: 77, ..more_job() }),
+        ("element_type", v1::RegisterJobRequest { element_type: 77, ..more_job() }),
+        ("name", v1::RegisterJobRequest { name: "n".repeat(3 << 20), ..more_job() }),
     ] {
         let refused = client.register_job(job).await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{field}: {refused}");
@@ -228,7 +212,7 @@ async fn a_job_that_is_unregistered_is_over_for_its_workers() {
     let channel = controller(config()).await;
     let mut server = Box::attach(&channel, 0, 0).await;
     let mut client = WorkersClient::new(channel.clone());
-    client.register_job(more()).await.unwrap();
+    client.register_job(more_job()).await.unwrap();
     let mut worker = Worker::attach(&channel, v1::WorkerHello { job: 2, ..hello(0) }).await;
     assert!(matches!(worker.hear().await, Some(Heard::Welcome(_))));
     // Its server has not told of it, so nothing is granted.
@@ -257,7 +241,7 @@ async fn a_job_that_is_unregistered_is_over_for_its_workers() {
     other.ask(request(1)).await;
     server.install().await;
     assert!(matches!(other.hear().await, Some(Heard::Grant(_))));
-    client.register_job(more()).await.unwrap();
+    client.register_job(more_job()).await.unwrap();
 }
 
 /// 4,000 of them took 70 MB, for ever.

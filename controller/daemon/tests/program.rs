@@ -17,6 +17,8 @@ use weft_rpc::tls::{Dialler, TlsFiles};
 use weft_rpc::v1;
 use weft_rpc::v1::workers_client::WorkersClient;
 
+use crate::common::more_job;
+
 const CONFIG: &str = "listen = \"127.0.0.1:0\"\nmetrics = \"127.0.0.1:0\"\n\
     [[host]]\nname = \"w0\"\n[[host]]\nname = \"s0\"\n\
     [[job]]\nname = \"digits\"\nindex = 1\ndimension = 10\nworkers = [\"w0\"]\nserver = \"s0\"\n";
@@ -168,16 +170,8 @@ async fn connections_that_do_nothing_leave_descriptors_and_places_to_others() {
     };
     let (_strangers, _scrapers) = (silent(at, 100), silent(metrics, 60));
     // An operator's word is carried out, and kept.
-    let more = v1::RegisterJobRequest {
-        name: "more".into(),
-        job: 2,
-        dimension: 10,
-        worker_hosts: vec!["w0".into()],
-        server: "s0".into(),
-        ..v1::RegisterJobRequest::default()
-    };
     let mut operator = WorkersClient::new(channel("operator").await);
-    let registered = tokio::time::timeout(PATIENCE, operator.register_job(more)).await;
+    let registered = tokio::time::timeout(PATIENCE, operator.register_job(more_job())).await;
     registered.expect("it is answered").unwrap();
     assert!(std::fs::read_to_string(folder.path().join("state")).unwrap().contains("\"more\""));
     // The stream of before is there.

@@ -10,7 +10,9 @@ use weft_rpc::v1::status_client::StatusClient;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-use crate::common::{Box, PATIENCE, Worker, config, controller, one_granted, request};
+use crate::common::{
+    Box, PATIENCE, Worker, config, controller, more_job, one_granted, request, with_state,
+};
 
 /// Two operators: the first word counts, and is answered when the job stands still.
 #[tokio::test]
@@ -81,12 +83,8 @@ async fn of_words_that_come_at_once_each_is_answered_as_itself() {
 /// Nobody hears of a word that the next life would not know.
 #[tokio::test]
 async fn a_word_is_answered_when_it_is_saved() {
-    let directory = tempfile::tempdir().unwrap();
-    let folder = directory.path().join("state");
-    std::fs::create_dir(&folder).unwrap();
+    let (_directory, folder, config) = with_state();
     let state_file = folder.join("controller.json");
-    let config =
-        ControllerConfig { state_file: Some(state_file.to_str().unwrap().into()), ..config() };
     let channel = controller(config).await;
     let _server = Box::attach(&channel, 0, 0).await;
     let mut client = WorkersClient::new(channel.clone());
@@ -110,22 +108,11 @@ async fn a_word_is_answered_when_it_is_saved() {
 /// As above; of a refusal too, for it is of a word that may not outlive this controller.
 #[tokio::test]
 async fn a_job_comes_and_goes_for_its_operator_when_that_is_saved() {
-    let directory = tempfile::tempdir().unwrap();
-    let folder = directory.path().join("state");
-    std::fs::create_dir(&folder).unwrap();
+    let (_directory, folder, config) = with_state();
     let state_file = folder.join("controller.json");
-    let config =
-        ControllerConfig { state_file: Some(state_file.to_str().unwrap().into()), ..config() };
     let channel = controller(config).await;
     let client = WorkersClient::new(channel.clone());
-    let more = v1::RegisterJobRequest {
-        name: "more".into(),
-        job: 2,
-        dimension: 10,
-        worker_hosts: vec!["w0".into()],
-        server: "s0".into(),
-        ..v1::RegisterJobRequest::default()
-    };
+    let more = more_job();
     let code = |outcome: Result<(), tonic::Status>| outcome.err().map(|status| status.code());
     let register = || {
         let (mut client, more) = (client.clone(), more.clone());

@@ -1,6 +1,7 @@
 //! A controller on loopback, and boxes and workers that are only their streams.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -68,6 +69,28 @@ impl Worker {
 
     pub(crate) async fn ask(&self, request: v1::TransferRequest) {
         self.said.send(v1::WorkerMessage { message: Some(Said::Request(request)) }).await.unwrap();
+    }
+}
+
+/// A folder, a folder in it for the state, and [`config`] with its file there.
+pub(crate) fn with_state() -> (tempfile::TempDir, PathBuf, ControllerConfig) {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("state");
+    std::fs::create_dir(&folder).unwrap();
+    let state_file = folder.join("controller.json").to_str().unwrap().into();
+    let config = ControllerConfig { state_file: Some(state_file), ..config() };
+    (directory, folder, config)
+}
+
+/// A job beside those of the file.
+pub(crate) fn more_job() -> v1::RegisterJobRequest {
+    v1::RegisterJobRequest {
+        name: "more".into(),
+        job: 2,
+        dimension: 10,
+        worker_hosts: vec!["w0".into()],
+        server: "s0".into(),
+        ..v1::RegisterJobRequest::default()
     }
 }
 
