@@ -49,11 +49,13 @@ else
   weft=${target#"$PWD/"}/demo/weft
 fi
 
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
 step "four workers train on images of digits, an aggregator sums their gradients"
 main=0
-"$weft" run "$root/testbed/scenarios/digits.toml" "$@" || main=$?
-# A main job that was wrong, or a wrong option, needs no second one.
-if ((main != 0 && main != 3)); then exit "$main"; fi
+"$weft" run "$root/testbed/scenarios/digits.toml" "$@" | tee "$report" || main=$?
+# A main job that was wrong, that could not run, or a wrong option, needs no second one.
+if ((main != 0 && main != 3)) || [[ ! -s $report ]]; then exit "$main"; fi
 
 step "eight workers on unequal links until a loss of 0.5, by policy; at most $COMPARE_S s"
 compared=0
@@ -62,7 +64,7 @@ timeout --foreground --signal=INT "$COMPARE_S" \
   -- --until-loss 0.5 || compared=$?
 case $compared in
   0) seen="the policies reached the same loss, in the times of the table above" ;;
-  3) seen="no network namespaces here, so no comparison of policies" ;;
+  3) seen="the policies could not be compared here, as said above" ;;
   124) seen="the comparison of policies took longer than $COMPARE_S s here and was cut off" ;;
   *) exit "$compared" ;;
 esac

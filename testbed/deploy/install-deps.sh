@@ -80,7 +80,7 @@ fi
 
 apt() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 -qq "$@" >&2
+    apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 -qq "$@" >/dev/null
 }
 # A stale list is no reason to stop: the packages may be there all the same.
 apt update || say "apt-get update failed; trying with the lists there are"

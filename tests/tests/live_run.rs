@@ -4,6 +4,7 @@
 //! Needs `weft` and `weft-node` beside this test (`.ci/test` builds them), and namespaces.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -112,6 +113,34 @@ fn workers_on_packet_sockets_give_the_same_model_through_faults() {
     }
     let (ended, _) = digits_run(&["--io=udp", "--no-lab", "--worker-io=af_packet"]);
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+}
+
+#[test]
+fn a_run_goes_on_without_namespaces_where_ip_cannot_make_them() {
+    let test = "a_run_goes_on_without_namespaces_where_ip_cannot_make_them";
+    if !has_lab(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let ip = folder.path().join("ip");
+    // As in a chroot whose root is no mount point: namespaces can be made, and not entered.
+    let script = "#!/bin/sh\ncase \"$*\" in *-netns*) echo no mount point >&2; exit 1;; esac\n\
+                  PATH=$OTHERS exec ip \"$@\"\n";
+    fs::write(&ip, script).expect("written");
+    fs::set_permissions(&ip, fs::Permissions::from_mode(0o755)).expect("made executable");
+    let others = std::env::var("PATH").expect("a PATH");
+    for (path, reason, out) in [
+        (folder.path().join("none"), "cannot run `ip`", "without"),
+        (folder.path().into(), "no mount point", "failing"),
+    ] {
+        let mut command = Command::new(program("weft"));
+        command.arg("run").arg(digits()).args(["--io=udp", "--rounds=4", "--format=json", "--out"]);
+        command.arg(folder.path().join(out)).env("PATH", &path).env("OTHERS", &others);
+        let ended = ended(&mut command, PATIENCE);
+        good(&ended);
+        assert!(ended.stderr.contains("no network namespaces"), "{}", ended.stderr);
+        assert!(ended.stderr.contains(reason), "{}", ended.stderr);
+    }
 }
 
 #[test]

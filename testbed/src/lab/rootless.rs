@@ -9,12 +9,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
+
+use super::netns::{self, ToolError};
 
 /// How this process may build labs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,6 +45,7 @@ pub fn capabilities() -> u64 {
 /// Says what forbids it and how to allow it.
 pub fn acquire() -> Result<Privilege, RootlessError> {
     if is_privileged() {
+        try_namespace()?;
         return Ok(Privilege::Native);
     }
     let (uid, gid) = (geteuid(), getegid());
@@ -60,11 +62,20 @@ pub fn acquire() -> Result<Privilege, RootlessError> {
     write("/proc/self/gid_map", format!("0 {gid} 1"))?;
     remount().map_err(|errno| diagnose(Step::Mount, errno, &Limits::read()))?;
     // Without a loopback that is up, nothing else in here can use 127.0.0.1.
-    let loopback = Command::new("ip").args(["link", "set", "lo", "up"]).status();
-    if !loopback.is_ok_and(|status| status.success()) {
-        return Err(RootlessError::Loopback);
-    }
+    netns::ip_batch(None, &["link set lo up".to_owned()]).map_err(RootlessError::Namespace)?;
+    try_namespace()?;
     Ok(Privilege::UserNamespace)
+}
+
+/// Makes and removes a namespace as a lab does. Capabilities are not enough: `ip` may be missing,
+/// `/run` may be read-only, and in a chroot whose root is no mount point `ip` cannot mount `/sys`.
+fn try_namespace() -> Result<(), RootlessError> {
+    let name = format!("wf-probe-{}", std::process::id());
+    let made = netns::ip_batch(None, &[format!("netns add {name}")]);
+    let tried = made.and_then(|()| netns::ip_batch(Some(&name), &["link set lo up".to_owned()]));
+    // Without the namespace there is nothing to remove, and the first error has the reason.
+    let removed = netns::remove(&name);
+    tried.and(removed).map_err(RootlessError::Namespace)
 }
 
 fn remount() -> Result<(), Errno> {
@@ -138,7 +149,7 @@ fn diagnose(step: Step, errno: Errno, limits: &Limits) -> RootlessError {
 }
 
 /// Why this process cannot have a lab.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum RootlessError {
     /// A kernel setting forbids user namespaces.
     #[error(
@@ -170,9 +181,12 @@ pub enum RootlessError {
     /// The process has several threads.
     #[error("a user namespace must be entered before the first thread starts; call it in `main`")]
     Threads,
-    /// The loopback interface cannot be brought up.
-    #[error("cannot run `ip link set lo up`; install it with `apt install iproute2`")]
-    Loopback,
+    /// `ip` is missing, or cannot make a namespace.
+    #[error(
+        "cannot make a network namespace: {0} (a chroot has to be a mount point: `mount --bind DIR \
+         DIR` before entering it)"
+    )]
+    Namespace(ToolError),
 }
 
 /// Reads the line `CapEff:` of `/proc/self/status`.
@@ -207,7 +221,7 @@ mod tests {
             let message = diagnose(step, errno, limits).to_string();
             assert!(message.contains(expected), "{message:?} lacks {expected:?}");
         }
-        assert_eq!(open.forbids(), None);
+        assert!(open.forbids().is_none());
     }
 
     #[test]
