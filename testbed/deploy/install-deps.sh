@@ -78,9 +78,12 @@ if [[ $yes != true && $yes != 1 ]]; then
   [[ $answer == [yY]* ]] || { say "declined"; exit 1; }
 fi
 
+# apt-get names each of some 200 packages, and each again that it could not get: its last lines tell.
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 apt() {
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 -qq "$@" >/dev/null
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 \
+    -o DPkg::Lock::Timeout=120 -qq "$@" >"$log" 2>&1 || { tail -n 3 "$log" >&2; return 1; }
 }
 # A stale list is no reason to stop: the packages may be there all the same.
 apt update || say "apt-get update failed; trying with the lists there are"
