@@ -90,7 +90,7 @@ const COMMANDS: &[(&str, How)] = &[
     ("weft conformance --from-table tests/conformance/cells", Elsewhere(PLAYED)),
     ("weft conformance --table docs/conformance.md", Elsewhere(PLAYED)),
     (
-        "simple_switch_grpc --no-p4 -i 0@veth0 -i 1@veth1 -- --grpc-server-addr 127.0.0.1:9559 --cpu-port 255",
+        "simple_switch_grpc --no-p4 -L off -i 0@veth0 -i 1@veth1 -- --grpc-server-addr 127.0.0.1:9559 --cpu-port 255",
         Elsewhere(OVER_SWITCH),
     ),
     ("weft-node --config switch.toml", Elsewhere(OVER_SWITCH)),

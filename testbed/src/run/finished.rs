@@ -190,11 +190,12 @@ impl Finished<'_> {
         total
     }
 
-    /// Processor time of all boxes and workers.
+    /// Processor time of all processes of the run.
     pub(super) fn cpu_ns(&self) -> u64 {
         let of_boxes: u64 = self.observed.boxes.iter().map(|(_, counters)| counters.cpu_ns).sum();
         let of_workers = self.observed.summaries.iter().map(|(_, summary)| summary.cpu_ns);
         of_boxes
+            + self.observed.others_cpu_ns
             + if self.ground.io == Io::Memory {
                 // Threads of one process: each saw the whole.
                 of_workers.max().unwrap_or(0)

@@ -97,8 +97,11 @@ pub struct Observed {
     pub failures: Vec<(u64, u8, String)>,
     /// What boxes counted, by name; a killed box took its counters along.
     pub boxes: Vec<(String, BoxCounters)>,
-    /// Which boxes left no counters though nothing of the run killed them, and why.
+    /// Which boxes left no counters though nothing of the run killed them, or ended by themselves,
+    /// and why.
     pub missing: Vec<String>,
+    /// Processor time of what is neither box nor worker: a P4 switch, the bridge of a memif.
+    pub others_cpu_ns: u64,
     /// What was killed and started again: when, by the monotonic clock, and what.
     pub restarts: Vec<(u64, String)>,
     /// Links that got another rate: when, and which.

@@ -35,11 +35,16 @@ impl Process {
         ticks * 10_000_000
     }
 
+    /// How it ended, if it has.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().ok().flatten()
+    }
+
     /// Waits for its end; kills it when that takes too long. How it ended, if by itself.
     pub(super) fn end(&mut self, timeout: Duration) -> Option<ExitStatus> {
         let begun = Instant::now();
         while begun.elapsed() < timeout {
-            if let Ok(Some(status)) = self.0.try_wait() {
+            if let Some(status) = self.ended() {
                 return Some(status);
             }
             thread::sleep(Duration::from_millis(5));

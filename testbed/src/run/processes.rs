@@ -18,7 +18,7 @@ use super::process::{Process, io};
 use super::push::log::{LogError, parse, told_once};
 use super::running_box::{RunningBox, wait_until_ready};
 use super::running_worker::{Life, RunningWorker};
-use super::switch::RunningSwitch;
+use super::switch::{RunningSwitch, SIMPLE_SWITCH};
 use super::watch::{Due, SILENCE_MARGIN, Watch};
 use super::{Observed, WorkerMessage, monotonic_ns};
 use crate::lab::live::{self, LiveEnd};
@@ -110,7 +110,7 @@ pub(super) fn log_error(path: &Path) -> impl Fn(LogError) -> ProcessError {
 struct Running<'a> {
     /// The controller is the last.
     boxes: Vec<RunningBox>,
-    _bridge: Option<Process>,
+    bridge: Option<Process>,
     switch: Option<RunningSwitch>,
     workers: Vec<(u8, RunningWorker)>,
     background: Background,
@@ -159,11 +159,11 @@ impl<'a> Running<'a> {
         }
         boxes.extend(controller);
         let bridge = match &plan.place {
-            Place::Memif { socket, .. } => Some(start_bridge(&node, plan, socket, directory)?),
+            Place::Memif { socket, .. } => Some(startbridge(&node, plan, socket, directory)?),
             Place::Lab | Place::Loopback { .. } => None,
         };
         let mut run = Self {
-            _bridge: bridge,
+            bridge,
             switch,
             background: Background::start(lab, &plan.background)?,
             ..Self::with_boxes(boxes, lab, directory)
@@ -179,7 +179,7 @@ impl<'a> Running<'a> {
         let (sender, receiver) = mpsc::channel();
         Self {
             boxes,
-            _bridge: None,
+            bridge: None,
             switch: None,
             workers: Vec::new(),
             background: Background::default(),
@@ -336,6 +336,13 @@ impl<'a> Running<'a> {
     fn stop(&mut self, observed: &mut Observed) -> Vec<String> {
         self.workers.clear();
         observed.background = std::mem::take(&mut self.background).stop();
+        let bridge = self.bridge.as_mut().map(|it| ("weft-bridge", it.cpu_ns(), it.ended()));
+        let switch = self.switch.as_mut().map(|it| (SIMPLE_SWITCH, it.cpu_ns(), it.ended()));
+        for (name, cpu_ns, ended) in bridge.into_iter().chain(switch) {
+            observed.others_cpu_ns += cpu_ns;
+            let why = |status| format!("{name} ended before the run did, with {status}");
+            observed.missing.extend(ended.map(why));
+        }
         // Aggregators first, so that nobody is left without the box that it waits for; the
         // controller last.
         let controller = self.boxes.pop_if(|last| last.name() == CONTROLLER);
@@ -350,7 +357,7 @@ impl<'a> Running<'a> {
 }
 
 /// Starts the program that stands between the workers' loopback and the box's memif.
-fn start_bridge(
+fn startbridge(
     node: &Path,
     plan: &Plan,
     socket: &str,

@@ -65,7 +65,7 @@ impl RunningBox {
 
     /// What became of the box, if somebody else has ended it.
     pub(super) fn ended(&mut self) -> Option<ProcessError> {
-        let status = self.process.0.try_wait().ok()??;
+        let status = self.process.ended()?;
         Some(ProcessError::BoxEnded { name: self.name.clone(), status: status.to_string() })
     }
 
@@ -94,12 +94,13 @@ impl RunningBox {
     /// Ends the box and reads its statistics; one that crashed on purpose took them along.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why there are none, or why they are not of the whole run.
     pub(super) fn stop(&mut self) -> Result<Option<BoxCounters>, String> {
         if self.is_dead {
             return Ok(None);
         }
         let cpu_ns = self.process.cpu_ns();
+        let ended = self.process.ended();
         self.process.signal(Signal::SIGINT);
         let status = self.process.end(STOP_TIMEOUT);
         let mut text = String::new();
@@ -116,6 +117,19 @@ impl RunningBox {
             format!("{} left no statistics: {how}", self.name)
         };
         let counters = counters(&text, None).ok_or_else(why)?;
+        let log = || fs::read_to_string(&self.log).unwrap_or_default();
+        let last = |log: String| log.lines().last().unwrap_or("an empty log").to_owned();
+        match (ended, status) {
+            (Some(status), _) => Err(format!(
+                "{} ended before the run did, with {status}: {}",
+                self.name,
+                last(log())
+            )),
+            (None, Some(status)) if !status.success() => {
+                Err(format!("{} ended with {status}: {}", self.name, last(log())))
+            }
+            _ => Ok(()),
+        }?;
         Ok(Some(BoxCounters { cpu_ns, ..counters }))
     }
 }
@@ -199,6 +213,9 @@ pub(super) fn counters(text: &str, of_job: Option<u16>) -> Option<BoxCounters> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::run::CaptureCounters;
 
@@ -215,6 +232,41 @@ mod tests {
             {"name": "other", "policy_failures": 1}], "plans": 9}"#;
         let read = counters(controller, None).expect("a controller's");
         assert_eq!((read.policy_failures, read.capture), (5, None));
+    }
+
+    /// A program that is ready at once, and leaves the statistics of a node; then does `rest`.
+    fn fake(directory: &Path, rest: &str) -> RunningBox {
+        let node = directory.join("node");
+        let script = format!(
+            "#!/bin/sh\necho '{{\"ready\":true}}' >&2\necho '{{\"jobs\":[]}}'\n\
+             echo 'another primary' >&2\n{rest}\n"
+        );
+        fs::write(&node, script).expect("written");
+        fs::set_permissions(&node, fs::Permissions::from_mode(0o755)).expect("made executable");
+        let plan = BoxPlan { name: "a0".to_owned(), config: BTreeMap::<String, String>::new() };
+        let mut running = RunningBox::start(&node, &plan, None, directory).expect("started");
+        running.wait_until_ready().expect("ready");
+        running
+    }
+
+    #[test]
+    fn a_box_that_ended_before_its_run_is_no_part_of_a_good_run() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        for (rest, said) in [("exit 1", "exit status: 1"), ("exit 0", "exit status: 0")] {
+            let mut running = fake(directory.path(), rest);
+            while running.process.ended().is_none() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            let why = running.stop().expect_err("it ended by itself");
+            assert!(why.contains("a0 ended before the run did") && why.contains(said), "{why}");
+            assert!(why.contains("another primary"), "{why}");
+        }
+        let waiting = "exec 1>&-; trap 'exit CODE' INT; while :; do sleep 0.05; done";
+        let mut running = fake(directory.path(), &waiting.replace("CODE", "0"));
+        running.stop().expect("it ended when it was asked to");
+        let mut running = fake(directory.path(), &waiting.replace("CODE", "3"));
+        let why = running.stop().expect_err("it failed at its end");
+        assert!(why.contains("a0 ended with exit status: 3"), "{why}");
     }
 
     #[test]

@@ -6,7 +6,8 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use super::plan::Plan;
 use super::process::{Process, io, program};
@@ -35,6 +36,8 @@ pub(super) struct RunningSwitch {
     program: PathBuf,
     log: PathBuf,
     process: Process,
+    /// Of the lives before this one.
+    before_cpu_ns: u64,
 }
 
 impl RunningSwitch {
@@ -63,17 +66,27 @@ impl RunningSwitch {
         }
         let log = directory.join(format!("{}.log", planned.name));
         let process = spawn(planned, &path, &namespace, &log)?;
-        Ok(Self { plan: planned.clone(), namespace, program: path, log, process })
+        Ok(Self { plan: planned.clone(), namespace, program: path, log, process, before_cpu_ns: 0 })
     }
 
     pub(super) fn name(&self) -> &str {
         &self.plan.name
     }
 
+    /// Processor time of all its lives.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.before_cpu_ns + self.process.cpu_ns()
+    }
+
+    /// How it ended, if by itself.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.ended()
+    }
+
     /// Kills the switch and starts it again: it comes back without a program.
     pub(super) fn restart(&mut self) -> Result<(), ProcessError> {
-        let _ = self.process.0.kill();
-        let _ = self.process.0.wait();
+        self.before_cpu_ns = self.cpu_ns();
+        self.process.end(Duration::ZERO);
         self.process = spawn(&self.plan, &self.program, &self.namespace, &self.log)?;
         Ok(())
     }
@@ -89,9 +102,7 @@ fn spawn(
     let log = File::options().create(true).append(true).open(log);
     let log = log.map_err(io("creating the switch's log"))?;
     let mut command = program(path, Some(namespace));
-    command.args(["--no-p4", "--thrift-port", "0"]);
-    // The default is a socket in /tmp, which the switches of a machine would share.
-    command.args(["--notifications-addr", "inproc://notifications"]);
+    command.args(OPTIONS);
     for (port, interface) in plan.interfaces.iter().enumerate() {
         command.args(["-i", &format!("{port}@{interface}")]);
     }
@@ -126,6 +137,17 @@ fn offload_on(said: &str) -> Option<&str> {
 
 /// The switch's program.
 pub(super) const SIMPLE_SWITCH: &str = "simple_switch_grpc";
+/// Without `-L off` it logs each step of each frame, which makes a round ten times as long. The
+/// default address of notifications is a socket in /tmp, which a machine's switches would share.
+const OPTIONS: [&str; 7] = [
+    "--no-p4",
+    "--thrift-port",
+    "0",
+    "-L",
+    "off",
+    "--notifications-addr",
+    "inproc://notifications",
+];
 const OFFLOADS: [&str; 4] = [
     "tx-checksumming",
     "tcp-segmentation-offload",

@@ -73,11 +73,10 @@ fn send(case: &Case, queue: &[UpdateId], outstanding: usize, plan: &mut Plan) ->
     let mut arrivals = Vec::with_capacity(queue.len());
     let mut arrived = vec![false; case.updates.len()];
     while let Some(ended) = sharing.next_ended() {
-        let arrival_ns = sharing.now_ns();
-        let mut ended: Vec<(UpdateId, FlowId)> =
-            ended.into_iter().map(|flow| (sent[flow.0], flow)).collect();
-        ended.sort_by_key(|(id, _)| case.ranks[id.index()]);
-        for (id, flow) in ended {
+        let mut ended: Vec<(u64, UpdateId, FlowId)> =
+            ended.into_iter().map(|flow| (sharing.ended_ns(flow), sent[flow.0], flow)).collect();
+        ended.sort_by_key(|(arrival_ns, id, _)| (*arrival_ns, case.ranks[id.index()]));
+        for (arrival_ns, id, flow) in ended {
             arrived[id.index()] = true;
             let segments = sharing.segments(flow).to_vec();
             arrivals.push(Arrival { update: id, arrival_ns, segments });

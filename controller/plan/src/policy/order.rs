@@ -13,7 +13,7 @@
 //! Cost: for every update a few instructions for each of about the square root of the hosts (see
 //! `pool.rs`), plus the drop rule's look-ahead.
 
-mod deadlines;
+pub(super) mod deadlines;
 mod drops;
 mod line;
 mod longest;

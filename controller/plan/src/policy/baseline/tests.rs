@@ -8,6 +8,7 @@ use super::*;
 use crate::case::{Case, CaseError};
 use crate::plan::Plan;
 use crate::policy::by_name;
+use crate::sample::{Numbers, Shape, THOUSAND};
 use crate::spec::CaseSpec;
 
 /// Golden case of the ordering rules: downlink 10, uplinks 10, 10, 5, 1, all sizes 10.
@@ -104,6 +105,62 @@ fn a_buffering_server_holds_back_what_would_make_another_too_old() {
     let case = golden(3);
     let plan = plan_of("server-buffering", &case);
     assert_eq!(dropped(&case, &plan), [("d".to_owned(), "too_old".to_owned())]);
+}
+
+/// What `server-buffering` commits of these arrivals, and what it drops, by trying each update.
+fn buffered_by_trial(case: &Case, arrivals: &[UpdateId]) -> (Vec<UpdateId>, Vec<UpdateId>) {
+    let fits = |updates: &[UpdateId], next: i64| {
+        let mut deadlines: Vec<i64> = updates.iter().map(|id| case.deadline(*id)).collect();
+        deadlines.sort_unstable();
+        deadlines.into_iter().zip(next..).all(|(deadline, position)| deadline >= position)
+    };
+    let (mut left, mut lost) = (Vec::new(), Vec::new());
+    for id in arrivals {
+        left.push(*id);
+        if !fits(&left, 0) {
+            lost.extend(left.pop());
+        }
+    }
+    let mut order = Vec::new();
+    for next in 0..i64::try_from(left.len()).unwrap() {
+        let harmless = |at: &usize| {
+            let mut others = left.clone();
+            case.deadline(others.remove(*at)) >= next && fits(&others, next + 1)
+        };
+        let first = (0..left.len()).find(harmless).expect("a set that fits has a first one");
+        order.push(left.remove(first));
+    }
+    (order, lost)
+}
+
+#[test]
+fn a_buffering_server_commits_what_a_trial_of_each_update_would() {
+    let (mut held, mut dropped) = (0, 0);
+    for seed in 0..400 {
+        let shape = Shape { updates: 30, hosts: 40, servers: 1, replicas: false, ..THOUSAND };
+        let mut spec = Shape { reservations: 0, ..shape }.spec(seed);
+        let mut numbers = Numbers::new(seed);
+        spec.servers[0].tau_max = Some(2 + seed % 40);
+        let version = spec.servers[0].version;
+        for update in &mut spec.updates {
+            update.version = version.saturating_sub(numbers.within(0, 40));
+        }
+        let case = Case::new(&spec).unwrap();
+        let mut plan = Plan::empty("server-buffering", &case);
+        let arrivals = send(&case, &requested(&case), usize::MAX, &mut plan);
+        let arrived: Vec<UpdateId> = arrivals.iter().map(|arrival| arrival.update).collect();
+        let (order, lost) = buffered_by_trial(&case, &arrived);
+        server_buffering::commit_in_time(&case, &arrivals, &mut plan);
+        assert_eq!(plan.order, order, "seed {seed}");
+        let names: Vec<UpdateId> = plan.dropped.iter().map(|(id, _)| *id).collect();
+        assert_eq!(names, lost, "seed {seed}");
+        held += u32::from(order.windows(2).any(|two| {
+            arrived.iter().position(|id| *id == two[0])
+                > arrived.iter().position(|id| *id == two[1])
+        }));
+        dropped += u32::from(!lost.is_empty());
+    }
+    assert!(held > 100 && dropped > 100, "{held} seeds held updates back, {dropped} dropped some");
 }
 
 #[test]

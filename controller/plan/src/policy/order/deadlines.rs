@@ -17,7 +17,7 @@ use super::{direct_path, pairs};
 
 /// One server's waiting updates by deadline, and its next slot.
 #[derive(Debug)]
-pub(super) struct Deadlines {
+pub(in crate::policy) struct Deadlines {
     /// The bounded ones, which a slot may be too late for, by (deadline, name), then the others.
     sorted: Vec<UpdateId>,
     bounded_count: usize,
@@ -49,7 +49,7 @@ impl Node {
 
 impl Deadlines {
     /// Of updates that [`sort`] has sorted; notes in `places` where each stands.
-    pub(super) fn new(case: &Case, sorted: Vec<UpdateId>, places: &mut [u32]) -> Self {
+    pub(in crate::policy) fn new(case: &Case, sorted: Vec<UpdateId>, places: &mut [u32]) -> Self {
         let slots = index(sorted.len());
         let bounded_count = sorted.partition_point(|id| case.deadline(*id) < slots);
         for (place, id) in sorted.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Deadlines {
         }
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(in crate::policy) const fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
@@ -85,7 +85,7 @@ impl Deadlines {
     }
 
     /// The next slot has been given away.
-    pub(super) const fn advance(&mut self) {
+    pub(in crate::policy) const fn advance(&mut self) {
         self.slot += 1;
     }
 
@@ -101,8 +101,8 @@ impl Deadlines {
         waiting.map(|(id, _)| *id).collect()
     }
 
-    /// The shortest tight prefix for the next slot, if there is one of less than `len` updates.
-    pub(super) fn tight_prefix(&self, case: &Case, len: usize) -> Option<Vec<UpdateId>> {
+    /// The place of the last update in the shortest tight prefix for the next slot, if there is one.
+    pub(in crate::policy) fn tight_end(&self) -> Option<usize> {
         let [_, root] = self.nodes[0];
         if root.least > self.slot {
             return None;
@@ -116,7 +116,12 @@ impl Deadlines {
                 node += 1;
             }
         }
-        let last = node - self.leaves;
+        Some(node - self.leaves)
+    }
+
+    /// The shortest tight prefix for the next slot, if there is one of less than `len` updates.
+    pub(super) fn tight_prefix(&self, case: &Case, len: usize) -> Option<Vec<UpdateId>> {
+        let last = self.tight_end()?;
         // That it is tight tells how many there are.
         if case.deadline(self.sorted[last]) - self.slot + 1 >= index(len) {
             return None;
@@ -126,7 +131,7 @@ impl Deadlines {
     }
 
     /// The update at a place no longer waits: those behind it move up by one.
-    pub(super) fn remove(&mut self, place: u32) {
+    pub(in crate::policy) fn remove(&mut self, place: u32) {
         let at = place as usize;
         debug_assert!(!self.gone[at], "an update waits once");
         self.gone[at] = true;

@@ -57,8 +57,10 @@ struct Flying {
 pub enum Lost {
     /// It keeps another life: it has restarted, or another program was put into it.
     OtherLife,
-    /// It does not answer.
+    /// It does not answer any more.
     Silent,
+    /// It has answered no op frame yet.
+    NeverAnswered,
     /// It refused to remove what it was told to hold.
     Removal,
 }
@@ -68,6 +70,10 @@ impl core::fmt::Display for Lost {
         f.write_str(match self {
             Self::OtherLife => "the switch has restarted: it keeps another life",
             Self::Silent => {
+                "the switch answers no op frames any more: it has died, or has more frames to \
+                 forward than it can"
+            }
+            Self::NeverAnswered => {
                 "the switch answers no op frames; is switch.cpu_port the port of its program?"
             }
             Self::Removal => "the switch does not remove an entry that it was told to hold",
@@ -159,7 +165,7 @@ impl Ops {
         }
         if let Some(flying) = self.flying.iter_mut().find(|flying| flying.due <= now) {
             if now.since(flying.since) >= SILENT_AFTER {
-                self.lost = Some(Lost::Silent);
+                self.lost = Some(if self.is_kept { Lost::Silent } else { Lost::NeverAnswered });
                 return None;
             }
             flying.interval_ns = (flying.interval_ns * 2).min(AGAIN_MAX_NS);

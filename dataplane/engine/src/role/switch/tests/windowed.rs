@@ -100,8 +100,12 @@ fn sums_that_some_lack_are_handed_over_through_the_switch() {
 fn a_switch_that_answers_no_op_frame_is_lost() {
     let mut world = World::new(1);
     world.loses = |_, header, hop| header.is_none() && matches!(hop, Hop::Down(_));
-    world.run("noticing", |world| world.agent.lost() == Some(Lost::Silent));
+    world.run("noticing", |world| world.agent.lost() == Some(Lost::NeverAnswered));
     assert_eq!(world.rows(), 0, "nothing is served by a switch that may be another's");
+    let mut world = World::new(1);
+    world.connect();
+    world.loses = |_, header, hop| header.is_none() && matches!(hop, Hop::Down(_));
+    world.run("noticing", |world| world.agent.lost() == Some(Lost::Silent));
 }
 
 #[test]
