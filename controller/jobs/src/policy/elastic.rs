@@ -15,8 +15,10 @@
 //! [`Knobs::restart_ns`](super::Knobs::restart_ns).
 //!
 //! Invariant: no more GPUs than there are, those that an exploring job keeps for itself included.
+//! A choice costs the jobs that get GPUs, by the kinds of least widths, and not those that wait.
 
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -117,15 +119,28 @@ struct Elastic {
     widths: Arc<dyn Widths>,
     /// By [`JobId`].
     jobs: Vec<Option<Known>>,
-    /// All jobs that there are, in order of arrival.
-    order: Vec<JobId>,
+    /// Jobs that came so far.
+    arrived: u64,
+    /// Jobs whose width follows from the others', in order of arrival, by the least width that they
+    /// need; by none under [`Rule::Fixed`].
+    waiting: BTreeMap<u32, BTreeSet<Place>>,
+    /// Jobs that have begun to explore, and those that have not.
+    exploring: [BTreeSet<Place>; 2],
+    /// Jobs that have a width.
+    running: BTreeSet<Place>,
+    /// Jobs for which there was no place.
+    unplaced: Vec<Place>,
     /// Whether anything happened since widths were chosen.
     is_stale: bool,
 }
 
+/// A job's place in the order of arrival.
+type Place = (u64, JobId);
+
 /// What is known of a job.
 #[derive(Debug)]
 struct Known {
+    place: Place,
     /// What is left of its duration at the width that it asked for, at `since_ns`.
     remaining_ns: f64,
     since_ns: u64,
@@ -133,8 +148,6 @@ struct Known {
     works_from_ns: u64,
     width: u32,
     has_run: bool,
-    /// There was no place for it; it waits until another ends.
-    is_unplaced: bool,
     /// How much faster it is than at the width that it asked for, as far as the policy knows.
     speeds: Speedups,
     /// While its speeds are being measured, or before.
@@ -144,17 +157,17 @@ struct Known {
 }
 
 impl Known {
-    fn new(now_ns: u64, job: &Job, real: Speedups, explores: bool) -> Self {
-        // Who cannot run at every width that is tried is not tried.
+    fn new(now_ns: u64, (place, job): (Place, &Job), real: Speedups, explores: bool) -> Self {
+        // A job that cannot run at every width that is tried is not tried.
         let can_explore = explore::WIDTHS.iter().all(|width| real.at(*width) > 0.0);
         let exploration = (explores && can_explore).then(Exploration::default);
         Self {
+            place,
             remaining_ns: job.duration_ns as f64,
             since_ns: now_ns,
             works_from_ns: now_ns,
             width: 0,
             has_run: false,
-            is_unplaced: false,
             speeds: real.clone(),
             exploration,
             real,
@@ -181,108 +194,137 @@ impl Elastic {
             restart_ns: setting.knobs.restart_ns,
             widths: Arc::clone(&setting.widths),
             jobs: Vec::new(),
-            order: Vec::new(),
+            arrived: 0,
+            waiting: BTreeMap::new(),
+            exploring: Default::default(),
+            running: BTreeSet::new(),
+            unplaced: Vec::new(),
             is_stale: false,
         }
     }
 
-    fn known(&self, id: JobId) -> &Known {
-        self.jobs[id.index()].as_ref().expect("in the order, so known")
+    fn known(&mut self, id: JobId) -> &mut Known {
+        self.jobs[id.index()].as_mut().expect("in a list, so known")
     }
 
-    /// The widths that the jobs of `order` shall have now, in that order.
-    fn choose(&mut self, now_ns: u64) -> Vec<u32> {
+    /// Puts a job that has a place into the list that it belongs to.
+    fn list(&mut self, id: JobId) {
+        let rule = self.rule;
+        let known = self.known(id);
+        let (place, least) = (known.place, known.speeds.least());
+        let begun = known.exploration.as_ref().map(Exploration::has_begun);
+        match begun {
+            Some(begun) => self.exploring[usize::from(!begun)].insert(place),
+            None => {
+                let least = if let Rule::Fixed(_) = rule { 0 } else { least };
+                self.waiting.entry(least).or_default().insert(place)
+            }
+        };
+    }
+
+    /// Takes a job out of its list.
+    fn unlist(&mut self, place: Place) {
+        let mut lists = self.exploring.iter_mut().chain(self.waiting.values_mut());
+        let _ = lists.any(|list| list.remove(&place));
+    }
+
+    /// The jobs that shall run now, with their widths.
+    fn choose(&mut self, now_ns: u64) -> BTreeMap<Place, u32> {
         match self.rule {
             Rule::Fixed(gpus) => self.fixed(gpus),
-            Rule::Grow(growth) => self.grown(now_ns, self.gpus, growth, |known| !known.is_unplaced),
+            Rule::Grow(growth) => self.grown(now_ns, self.gpus, growth),
             Rule::Explore => {
-                let (mut widths, kept) = self.exploring(now_ns);
-                let left = self.gpus - kept;
-                let known = |known: &Known| !known.is_unplaced && known.exploration.is_none();
-                let grown = self.grown(now_ns, left, Growth::Doubling, known);
-                for (width, grown) in widths.iter_mut().zip(grown) {
-                    *width += grown;
-                }
+                let (mut widths, kept) = self.explored(now_ns);
+                widths.extend(self.grown(now_ns, self.gpus - kept, Growth::Doubling));
                 widths
             }
         }
     }
 
     /// In order of arrival, none before the one that came earlier.
-    fn fixed(&self, gpus: u32) -> Vec<u32> {
+    fn fixed(&self, gpus: u32) -> BTreeMap<Place, u32> {
         let mut free = self.gpus;
-        let mut widths = vec![0; self.order.len()];
-        for (width, id) in widths.iter_mut().zip(&self.order) {
-            let known = self.known(*id);
+        let mut widths = BTreeMap::new();
+        for place in self.waiting.values().flatten() {
+            let known = self.jobs[place.1.index()].as_ref().expect("in a list, so known");
             let wanted = known.speeds.widest_below(gpus);
-            if known.is_unplaced {
-                continue;
-            }
             if wanted > free {
                 break;
             }
-            *width = wanted;
+            widths.insert(*place, wanted);
             free -= wanted;
         }
         widths
     }
 
-    /// Grows those that `takes_part` names into `gpus`; 0 for the others.
-    fn grown(
-        &self,
-        now_ns: u64,
-        gpus: u32,
-        growth: Growth,
-        takes_part: impl Fn(&Known) -> bool,
-    ) -> Vec<u32> {
-        let parts: Vec<usize> =
-            (0..self.order.len()).filter(|at| takes_part(self.known(self.order[*at]))).collect();
-        let demands: Vec<_> =
-            parts.iter().map(|at| self.known(self.order[*at]).demand(now_ns)).collect();
-        let mut all = vec![0; self.order.len()];
-        for (at, width) in parts.into_iter().zip(widths::grow(&demands, gpus, growth)) {
-            all[at] = width;
+    /// Grows those that wait into `gpus`.
+    fn grown(&self, now_ns: u64, gpus: u32, growth: Growth) -> BTreeMap<Place, u32> {
+        let mut parts: Vec<Place> = Vec::new();
+        let (mut free, mut from) = (gpus, (0, JobId(0)));
+        // In order of arrival each gets the least that it needs; what is free only shrinks, so a job
+        // that does not fit now never will.
+        while let Some((place, least)) = self
+            .waiting
+            .range(..=free)
+            .filter_map(|(least, list)| Some((*list.range(from..).next()?, *least)))
+            .min()
+        {
+            parts.push(place);
+            free -= least;
+            from = (place.0 + 1, JobId(0));
         }
-        all
+        let known = |place: &Place| self.jobs[place.1.index()].as_ref().expect("so known");
+        let demands: Vec<_> = parts.iter().map(|place| known(place).demand(now_ns)).collect();
+        let widths = widths::grow(&demands, gpus, growth);
+        parts.into_iter().zip(widths).collect()
     }
 
     /// The widths of those that explore, and how many GPUs they keep for themselves: those that
     /// began go on, and then the next ones in order of arrival, as far as GPUs go.
-    fn exploring(&mut self, now_ns: u64) -> (Vec<u32>, u32) {
+    fn explored(&mut self, now_ns: u64) -> (BTreeMap<Place, u32>, u32) {
         let of_each = explore::GPUS.min(self.gpus);
-        let mut kept = 0;
-        let mut widths = vec![0; self.order.len()];
-        for begun in [true, false] {
-            for (width, id) in widths.iter_mut().zip(&self.order) {
-                let known = self.jobs[id.index()].as_mut().expect("in the order, so known");
-                let Some(exploration) = &mut known.exploration else { continue };
-                let fits = kept + of_each <= self.gpus && !known.is_unplaced;
-                if exploration.has_begun() != begun || *width > 0 || !fits {
-                    continue;
-                }
-                *width = exploration.begin(now_ns).min(of_each);
-                kept += of_each;
-            }
+        let places = if of_each > 0 { self.gpus / of_each } else { 0 };
+        let next = self.exploring.iter().flatten().copied();
+        let next: Vec<Place> = next.take(places as usize).collect();
+        let mut widths = BTreeMap::new();
+        for place in next {
+            let exploration = self.known(place.1).exploration.as_mut().expect("it explores");
+            widths.insert(place, exploration.begin(now_ns).min(of_each));
+            self.exploring[1].remove(&place);
+            self.exploring[0].insert(place);
         }
+        let kept = u32::try_from(widths.len()).unwrap_or(u32::MAX) * of_each;
         (widths, kept)
+    }
+
+    /// Jobs that have begun to explore, and some others.
+    fn begun(&self) -> impl Iterator<Item = &Known> {
+        let all = self.exploring[0].iter().chain(&self.unplaced);
+        all.filter_map(|(_, id)| self.jobs[id.index()].as_ref())
     }
 
     /// Ends the phases whose time is over; what they measured was told before.
     fn end_phases(&mut self, now_ns: u64) {
-        for id in &self.order {
-            let known = self.jobs[id.index()].as_mut().expect("in the order, so known");
+        // A job without a place goes on with its phase.
+        let explore: Vec<Place> = self.begun().map(|known| known.place).collect();
+        for place in explore {
+            let known = self.known(place.1);
             let Some(exploration) = &mut known.exploration else { continue };
             if !exploration.is_due(now_ns) {
                 continue;
             }
-            self.is_stale = true;
             let worked_ns = now_ns.saturating_sub(known.works_from_ns);
             let speed = known.real.at(known.width);
-            if exploration.measured(now_ns, worked_ns, known.width, speed) {
+            let is_last = exploration.measured(now_ns, worked_ns, known.width, speed);
+            if is_last {
                 let measured = exploration.speeds(known.real.widest());
                 known.exploration = None;
                 known.speeds = measured;
+                if self.exploring[0].remove(&place) {
+                    self.list(place.1);
+                }
             }
+            self.is_stale = true;
         }
     }
 }
@@ -292,18 +334,25 @@ impl Scheduler for Elastic {
         match delta {
             Delta::Arrived { id, job } => {
                 let real = Speedups::of(self.widths.as_ref(), job, self.gpus);
-                let known = Known::new(now_ns, job, real, self.rule == Rule::Explore);
+                let place = (self.arrived, id);
+                self.arrived += 1;
+                let known = Known::new(now_ns, (place, job), real, self.rule == Rule::Explore);
                 if self.jobs.len() <= id.index() {
                     self.jobs.resize_with(id.index() + 1, || None);
                 }
                 self.jobs[id.index()] = Some(known);
-                self.order.push(id);
+                self.list(id);
                 self.is_stale = true;
             }
             Delta::Ended { id } => {
-                self.jobs[id.index()] = None;
-                self.order.retain(|other| *other != id);
-                self.jobs.iter_mut().flatten().for_each(|known| known.is_unplaced = false);
+                if let Some(known) = self.jobs[id.index()].take() {
+                    self.unlist(known.place);
+                    self.running.remove(&known.place);
+                    self.unplaced.retain(|place| *place != known.place);
+                }
+                for (_, id) in core::mem::take(&mut self.unplaced) {
+                    self.list(id);
+                }
                 self.is_stale = true;
             }
             Delta::Served { id, remaining_ns, .. } => {
@@ -314,8 +363,11 @@ impl Scheduler for Elastic {
             }
             Delta::Unplaced { id } => {
                 if let Some(known) = &mut self.jobs[id.index()] {
-                    known.is_unplaced = true;
                     known.width = 0;
+                    let place = known.place;
+                    self.unlist(place);
+                    self.running.remove(&place);
+                    self.unplaced.push(place);
                     self.is_stale = true;
                 }
             }
@@ -329,23 +381,33 @@ impl Scheduler for Elastic {
         }
         if self.is_stale {
             self.is_stale = false;
-            let chosen = self.choose(now_ns);
-            for (id, gpus) in self.order.iter().zip(chosen) {
-                let known = self.jobs[id.index()].as_mut().expect("in the order, so known");
+            let mut chosen: BTreeMap<Place, u32> =
+                self.running.iter().map(|place| (*place, 0)).collect();
+            chosen.extend(self.choose(now_ns));
+            for ((at, id), gpus) in chosen {
+                let restart_ns = self.restart_ns;
+                let known = self.known(id);
                 if known.width == gpus {
                     continue;
                 }
                 known.remaining_ns = known.remaining_at(now_ns);
                 known.since_ns = now_ns;
-                let pause_ns = if known.has_run { self.restart_ns } else { 0 };
+                let pause_ns = if known.has_run { restart_ns } else { 0 };
                 known.works_from_ns = now_ns.saturating_add(pause_ns);
                 known.has_run |= gpus > 0;
                 known.width = gpus;
-                decision.changes.push(Change { id: *id, gpus });
+                match gpus {
+                    0 => self.running.remove(&(at, id)),
+                    _ => self.running.insert((at, id)),
+                };
+                decision.changes.push(Change { id, gpus });
             }
         }
-        let ends = |id: &JobId| self.known(*id).exploration.as_ref().and_then(Exploration::ends_ns);
-        decision.again_at_ns = self.order.iter().filter_map(ends).min();
+        decision.again_at_ns = None;
+        if self.rule == Rule::Explore {
+            let ends = |known: &Known| known.exploration.as_ref().and_then(Exploration::ends_ns);
+            decision.again_at_ns = self.begun().filter_map(ends).min();
+        }
         Ok(())
     }
 }
