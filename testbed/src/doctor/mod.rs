@@ -280,11 +280,11 @@ fn weft_node(facts: &Facts) -> Finding {
 }
 
 fn tools(facts: &Facts) -> Vec<Finding> {
-    let judge = |(name, level, package, purpose): &(&'static str, Level, &str, &str)| {
+    let judge = |(name, level, source, purpose): &(&'static str, Level, &str, &str)| {
         if facts.tools.contains(name) {
             return Finding::ok(name, "found");
         }
-        let fix = format!("{purpose}: `sudo apt install {package}`");
+        let fix = format!("{purpose}: {source}");
         Finding::bad(*level, name, "not on PATH", fix)
     };
     TOOLS.iter().map(judge).collect()
@@ -321,12 +321,25 @@ fn demo(modes: &[Mode]) -> Finding {
     }
 }
 
-/// The programs that Weft runs, what their absence means, their package, and what they are for.
-pub(crate) const TOOLS: [(&str, Level, &str, &str); 4] = [
-    ("ip", Level::Fail, "iproute2", "labs need it"),
-    ("tc", Level::Fail, "iproute2", "labs need it"),
-    ("ethtool", Level::Warn, "ethtool", "without it captures show offloaded checksums"),
-    ("tshark", Level::Warn, "tshark", "reads captures with Weft's dissector"),
+/// The programs that Weft runs, what their absence means, where they are from, and what they are
+/// for.
+pub(crate) const TOOLS: [(&str, Level, &str, &str); 6] = [
+    ("ip", Level::Fail, "`sudo apt install iproute2`", "labs need it"),
+    ("tc", Level::Fail, "`sudo apt install iproute2`", "labs need it"),
+    (
+        "ethtool",
+        Level::Warn,
+        "`sudo apt install ethtool`",
+        "without it captures show offloaded checksums",
+    ),
+    ("tshark", Level::Warn, "`sudo apt install tshark`", "reads captures with Weft's dissector"),
+    ("mn", Level::Warn, "`sudo apt install mininet`", "weft-mininet runs in Mininet's topologies"),
+    (
+        "simple_switch_grpc",
+        Level::Warn,
+        "BMv2 is in no Debian package, docs/switch.md says where it is",
+        "`--switch bmv2` needs it",
+    ),
 ];
 
 /// Capabilities by number, as `capability.h` has them.

@@ -69,6 +69,13 @@ fn every_flaw_has_its_level_and_its_fix() {
         (|f| f.weft_version = "0.2.0".to_owned(), "weft-node", Level::Fail, "one commit"),
         (|f| f.tools.retain(|t| *t != "tc"), "tc", Level::Fail, "apt install iproute2"),
         (|f| f.tools.retain(|t| *t != "tshark"), "tshark", Level::Warn, "apt install tshark"),
+        (|f| f.tools.retain(|t| *t != "mn"), "mn", Level::Warn, "apt install mininet"),
+        (
+            |f| f.tools.retain(|t| *t != "simple_switch_grpc"),
+            "simple_switch_grpc",
+            Level::Warn,
+            "docs/switch.md",
+        ),
         (without_dpdk, "demo", Level::Warn, "install DPDK"),
     ];
     for (flaw, name, level, fix) in table {

@@ -160,6 +160,17 @@ pub enum PlanError {
     /// What a switch cannot do.
     #[error("--switch bmv2 has one aggregator of one lane, in a lab on one switch")]
     Switch,
+    /// What a switch's program cannot parse.
+    #[error(
+        "--switch bmv2 sums packets of 32, 64, 128 or 256 elements, and these have {elements}, for \
+         lab.mtu is {mtu}: set elements in [job], or lab.mtu = 1500"
+    )]
+    SwitchElements {
+        /// Elements in a packet.
+        elements: u16,
+        /// The lab's MTU.
+        mtu: u32,
+    },
     /// The switch's socket cannot have the path that it would.
     #[error(
         "the path of the switch's socket, {path}, is longer than the {SOCKET_PATH_MAX} bytes that \
@@ -305,6 +316,8 @@ pub const SWITCH_PROGRAM: &str = "p4/build";
 const SWITCH_SOCKET: &str = "switch.grpc";
 /// Bytes of the path of a Unix socket.
 const SOCKET_PATH_MAX: usize = 107;
+/// The sizes that p4/build has.
+const SWITCH_ELEMENTS: [u16; 4] = [32, 64, 128, 256];
 /// The port of the switch's program that its box is behind.
 pub(super) const SWITCH_CPU_PORT: u16 = 255;
 
@@ -321,6 +334,11 @@ fn check_switch(
     };
     if !is_one || topology.is_none_or(|topology| topology.switches.len() != 1) {
         return Err(PlanError::Switch);
+    }
+    let mtu = scenario.lab.mtu;
+    let elements = scenario.job.chunk_elements(mtu);
+    if !SWITCH_ELEMENTS.contains(&elements) {
+        return Err(PlanError::SwitchElements { elements, mtu });
     }
     let path = directory.join(SWITCH_SOCKET).display().to_string();
     if path.len() > SOCKET_PATH_MAX {
@@ -442,6 +460,25 @@ mod tests {
         let row = &plan.boxes[0].config.row[0];
         assert_eq!((row.members.len(), row.exponent), (4, Some(-20)));
         assert!(plan.workers.iter().all(|worker| worker.target == plan.workers[0].target));
+    }
+
+    #[test]
+    fn a_switch_sums_packets_of_the_sizes_that_its_program_was_built_for() {
+        let with = |mtu: u32, elements: Option<u16>| {
+            let mut scenario = scenario(0);
+            scenario.lab.mtu = mtu;
+            scenario.job.elements = elements;
+            Plan::new(&scenario, Io::Bmv2, Place::Lab, 1, Path::new("run"), None)
+        };
+        for elements in SWITCH_ELEMENTS {
+            assert_eq!(with(1500, Some(elements)).unwrap().elements, elements);
+            let row = &with(9000, Some(elements)).unwrap().boxes[0].config.row[0];
+            assert_eq!(row.elements, elements.into());
+        }
+        for (mtu, elements) in [(9000, None), (1500, Some(192))] {
+            let error = with(mtu, elements).unwrap_err().to_string();
+            assert!(error.contains(&format!("lab.mtu is {mtu}")), "{error}");
+        }
     }
 
     #[test]

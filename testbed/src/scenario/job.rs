@@ -31,6 +31,10 @@ pub struct JobSection {
     pub element_type: ElementType,
     /// Scale of `i32` elements: an exponent, or `"auto"` for one of each block.
     pub scale_exponent: ScaleExponent,
+    /// Elements in a packet: 32, or a multiple of 64 that fits `lab.mtu`. Default 256, or with jumbo
+    /// frames as many as fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elements: Option<u16>,
     /// How long a worker waits for the others before it gives up, in seconds. Default 30.
     #[serde(default = "default_member_timeout_s")]
     pub member_timeout_s: u16,
@@ -83,6 +87,30 @@ impl JobSection {
             batch: self.batch,
             learning_rate: self.learning_rate,
             momentum: self.momentum,
+        }
+    }
+
+    /// Elements in a packet on links of this MTU.
+    #[must_use]
+    pub fn chunk_elements(&self, mtu: u32) -> u16 {
+        let fit = elements_max(mtu);
+        self.elements.unwrap_or(if (256..512).contains(&fit) { 256 } else { fit / 64 * 64 })
+    }
+
+    /// Refuses packets that do not fit links of this MTU, or that no row may have.
+    pub(super) fn validate_elements(&self, mtu: u32) -> Result<(), Problem> {
+        let max = elements_max(mtu);
+        match self.elements {
+            Some(elements)
+                if elements > max || elements == 0 || (elements != 32 && elements % 64 != 0) =>
+            {
+                let reason = format!(
+                    "is {elements}; expected 32 or a multiple of 64, at most the {max} that lab.mtu \
+                     = {mtu} carries"
+                );
+                refuse("job", "elements", reason)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -151,6 +179,14 @@ impl JobSection {
         Ok(())
     }
 }
+
+/// Elements of 4 bytes that a frame carries at most beside its headers.
+fn elements_max(mtu: u32) -> u16 {
+    u16::try_from(mtu.saturating_sub(OVERHEAD) / 4).unwrap_or(u16::MAX)
+}
+
+/// Bytes of a frame's IPv4, UDP and Weft headers.
+const OVERHEAD: u32 = 60;
 
 /// Scale of fixed-point elements: value = element x 2^exponent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

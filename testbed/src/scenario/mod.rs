@@ -123,6 +123,7 @@ impl Scenario {
         }
         self.aggregation.validate(&self.job)?;
         self.topology().map_err(|error| Problem::new("lab.mtu", error.to_string()))?;
+        self.job.validate_elements(self.lab.mtu)?;
         for (index, restart) in self.restart.iter().enumerate() {
             let section = format!("restart[{index}]");
             restart.validate(&section, &self.job, &self.restartable())?;

@@ -44,6 +44,8 @@ fn mistakes_name_file_line_and_field() {
         ("scale_exponent = -20", "scale_exponent = 200", "job.scale_exponent", "\"auto\""),
         ("rate_mbit = 1000", "rate_mbit = 0", "lab.rate_mbit", "0.01"),
         ("mtu = 1500", "mtu = 64", "lab.mtu", "1280"),
+        ("batch = 32", "elements = 100\nbatch = 32", "job.elements", "multiple of 64"),
+        ("batch = 32", "elements = 384\nbatch = 32", "job.elements", "at most the 360"),
         ("loss = 0.0", "loss = 1.0", "faults.loss", "below 1"),
         ("corrupt = 0.0", "corrupt = nan", "faults.corrupt", "probability"),
         ("corrupt = 0.0", "corrupted = 0.0", "faults.corrupted", "unknown field"),

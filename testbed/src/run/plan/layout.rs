@@ -29,8 +29,6 @@ pub const LOOPBACK_STRIDE: u16 = 16;
 pub const LOOPBACK_PORTS: u16 = 65 * LOOPBACK_STRIDE;
 /// TCP port of the controller on loopback, above the base of a run.
 const LOOPBACK_CONTROLLER: u16 = 1;
-/// Bytes of IPv4, UDP and Weft headers.
-const OVERHEAD: u32 = 60;
 
 /// Where boxes, controller and workers of a run are.
 pub(in crate::run) struct Layout<'a> {
@@ -51,11 +49,9 @@ pub(in crate::run) struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// 256 elements where an Ethernet MTU allows, as many multiples of 64 as fit elsewhere.
+    /// Elements in a packet.
     pub(in crate::run) fn elements(&self) -> u16 {
-        let fit = (self.scenario.lab.mtu - OVERHEAD) / 4;
-        u16::try_from(if (256..512).contains(&fit) { 256 } else { fit / 64 * 64 })
-            .expect("an MTU is below 65,536")
+        self.scenario.job.chunk_elements(self.scenario.lab.mtu)
     }
 
     /// What the job is called by boxes and controller.
