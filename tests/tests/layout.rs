@@ -342,3 +342,30 @@ fn every_anchor_cited_exists() {
     }
     assert!(cited > 0, "nothing cites SPEC, which cannot be");
 }
+
+#[test]
+fn every_promise_has_a_test() {
+    let mut files = Vec::new();
+    sources(&root(), &["rs"], &mut files);
+    let texts: Vec<String> =
+        files.iter().map(|file| fs::read_to_string(file).expect("sources are UTF-8")).collect();
+    let tests: BTreeSet<&str> = texts
+        .iter()
+        .flat_map(|text| text.split("fn ").skip(1))
+        .filter_map(|rest| rest.split_once('(').map(|(name, _)| name))
+        .collect();
+    let page = fs::read_to_string(root().join("docs/promises.md")).expect("it is there");
+    let mut promises = 0;
+    for row in page.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let Ok(number) = cells[1].parse::<usize>() else { continue };
+        promises += 1;
+        assert_eq!(number, promises, "promises are numbered one by one");
+        let named: Vec<&str> = cells[3].split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "promise {number} has no test");
+        for name in named {
+            assert!(tests.contains(name), "promise {number}: there is no test {name}");
+        }
+    }
+    assert!(promises > 30, "{promises}");
+}

@@ -31,8 +31,8 @@ pub struct JobSection {
     pub element_type: ElementType,
     /// Scale of `i32` elements: an exponent, or `"auto"` for one of each block.
     pub scale_exponent: ScaleExponent,
-    /// Elements in a packet: 32, or a multiple of 64 that fits `lab.mtu`. Default 256, or with jumbo
-    /// frames as many as fit.
+    /// Elements in a packet: 32, or a multiple of 64 that fits `lab.mtu`. Default 256, or with
+    /// jumbo frames as many as fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elements: Option<u16>,
     /// How long a worker waits for the others before it gives up, in seconds. Default 30.

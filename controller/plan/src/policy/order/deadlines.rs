@@ -101,7 +101,7 @@ impl Deadlines {
         waiting.map(|(id, _)| *id).collect()
     }
 
-    /// The place of the last update in the shortest tight prefix for the next slot, if there is one.
+    /// The place of the last update of the shortest tight prefix for the next slot.
     pub(in crate::policy) fn tight_end(&self) -> Option<usize> {
         let [_, root] = self.nodes[0];
         if root.least > self.slot {
