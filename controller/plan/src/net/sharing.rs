@@ -123,8 +123,8 @@ impl<'a> Sharing<'a> {
         })
     }
 
-    /// Goes on to the next instant at which the links are divided anew because flows have ended, and
-    /// says which; none when no flow is left that ever ends.
+    /// Goes on to the next instant at which the links are divided anew because flows have ended,
+    /// and says which; none when no flow is left that ever ends.
     pub fn next_ended(&mut self) -> Option<Vec<FlowId>> {
         if !self.local.is_empty() {
             return Some(core::mem::take(&mut self.local));

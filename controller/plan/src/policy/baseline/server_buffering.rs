@@ -43,8 +43,8 @@ pub(super) fn commit_in_time(case: &Case, arrivals: &[Arrival], plan: &mut Plan)
 /// Drops what no order could commit in time: of every set of updates that is too large for its
 /// deadlines, the last to arrive.
 fn feasible(case: &Case, arrivals: Vec<Arrival>, plan: &mut Plan) -> Vec<Arrival> {
-    // Each kept update has the last slot that is free up to its deadline; by slot, the last free one
-    // up to it, as far as known.
+    // Each kept update has the last slot that is free up to its deadline; by slot, the last free
+    // one up to it, as far as known.
     let mut free: Vec<Option<usize>> = (0..arrivals.len()).map(Some).collect();
     let fits = |arrival: &Arrival| {
         let deadline = case.deadline(arrival.update);
