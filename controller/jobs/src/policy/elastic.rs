@@ -261,8 +261,8 @@ impl Elastic {
     fn grown(&self, now_ns: u64, gpus: u32, growth: Growth) -> BTreeMap<Place, u32> {
         let mut parts: Vec<Place> = Vec::new();
         let (mut free, mut from) = (gpus, (0, JobId(0)));
-        // In order of arrival each gets the least that it needs; what is free only shrinks, so a job
-        // that does not fit now never will.
+        // In order of arrival each gets the least that it needs; what is free only shrinks, so a
+        // job that does not fit now never will.
         while let Some((place, least)) = self
             .waiting
             .range(..=free)
