@@ -10,12 +10,15 @@
 //!   otherwise, and everything would go twice for ever. All that was sent under one timeout
 //!   doubles it once. What is overdue although a round trip was measured since it left is lost,
 //!   and doubles its own timeout alone (the timer of 5.3 begins anew with each new answer).
+//! - **Repeats.** What its timeout has made overdue waits twice as long each time; what is known to
+//!   be lost, for what left later was answered, has the timeout of new data.
 //! - **Window.** The first timeout of anything halves it, and so does a mark on a new answer, at
 //!   most once a round trip. It is given back when the answer to a repeat comes sooner after the
 //!   repeat than any round trip takes, for then it answers what went before (RFC 4015 without its
 //!   time stamps); or when the other end says of a first repeat that it had it already. What was
 //!   lost by evidence must all have been found: one of many that are found says nothing of the
-//!   others. A queue that is about to overflow takes a little of it ([`super::delay`]). The last
+//!   others. Where round trips do not count, halvings that lose no less are undone too
+//!   (`share.rs`). A queue that is about to overflow takes a little of it ([`super::delay`]). The last
 //!   two are a member's alone: see SPEC for why.
 //!
 //! O(1) per call, no memory.
