@@ -77,6 +77,31 @@ fn a_table_of_rows_is_the_same_again_and_its_rows_move_faster_than_they_are_aske
     assert!(one["relocations"].as_u64() > Some(1_000) && stays["relocations"] == 0, "{one:#}");
 }
 
+/// Commits fell from 9.9 a second to 5.9, 1.4 and 0.2 at 10, 19 and 30 % when each loss halved a
+/// window and only timeouts found what was lost.
+#[test]
+fn losses_each_way_cost_pushes_little_more_than_the_frames_that_they_take() {
+    let directory = tempfile::tempdir().unwrap();
+    let rate = |seed: u32, loss: &str| {
+        let out = directory.path().join(format!("{seed}-{loss}"));
+        let more = ["--rounds", "10", "--seed", &seed.to_string(), "--loss", loss];
+        let (status, report) = run(&out, &scenario("async"), &more);
+        assert_eq!((status, &report["verdict"]), (Some(0), &"ok".into()), "{report:#}");
+        let of = |key: &str| report[key].as_f64().unwrap();
+        of("updates_committed") / of("virtual_seconds")
+    };
+    let share = |seed: u32| {
+        let whole = rate(seed, "0");
+        ["0.1", "0.3"].map(|loss| rate(seed, loss) / whole)
+    };
+    thread::scope(|scope| {
+        let seeds = [1, 2, 3, 4].map(|seed| scope.spawn(move || share(seed)));
+        let shares = seeds.map(|seed| seed.join().expect("no run panics"));
+        let is_kept = |[tenth, third]: &[f64; 2]| *tenth >= 0.7 && *third >= 0.15;
+        assert!(shares.iter().all(is_kept), "of the rate without loss: {shares:.2?}");
+    });
+}
+
 #[test]
 fn boxes_restart_and_die_in_virtual_time_as_live() {
     let directory = tempfile::tempdir().unwrap();

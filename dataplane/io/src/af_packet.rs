@@ -65,6 +65,8 @@ pub struct AfPacketPort {
     /// What the interface allows, where the port may allow less.
     link_mtu: usize,
     yielding: Yielding,
+    /// When it was used last.
+    now: Nanos,
 }
 
 /// How frames come in.
@@ -144,6 +146,7 @@ impl AfPacketPort {
         Ok(Self {
             receiver,
             yielding: Yielding::default(),
+            now: Nanos(0),
             sender: Sender::new(tx, &config.interface, mtu, offload, config.qdisc_bypass),
             intake: Intake::new(
                 Supply::new(config.frame_count, frame_len_max),
@@ -180,7 +183,8 @@ fn receive_from(ring: &mut Ring, intake: &mut Intake, rx: &mut Burst<PoolFrame>)
 impl Port for AfPacketPort {
     type Frame = PoolFrame;
 
-    fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        self.now = now;
         let count = match &mut self.receiver {
             Receiver::Ring(_, ring) => receive_from(ring, &mut self.intake, rx),
             Receiver::Messages(messages) => messages.receive(&mut self.intake, rx),
@@ -191,9 +195,10 @@ impl Port for AfPacketPort {
         count
     }
 
-    fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        self.now = now;
         let Intake { supply, stats, .. } = &mut self.intake;
-        self.sender.transmit(tx, stats, |frame| supply.keep(frame))
+        self.sender.transmit(now, tx, stats, |frame| supply.keep(frame))
     }
 
     fn free(&mut self, frames: &mut Burst<PoolFrame>) {
@@ -203,7 +208,7 @@ impl Port for AfPacketPort {
     }
 
     fn merges(&self) -> bool {
-        self.sender.takes_runs()
+        self.sender.takes_runs(self.now)
     }
 
     fn alloc(&mut self) -> Option<PoolFrame> {

@@ -311,6 +311,8 @@ pub struct PortStats {
     pub tx_bytes: u64,
     /// Frames that the driver or the kernel failed to send.
     pub tx_errors: u64,
+    /// Runs of frames that the kernel refused to cut; their frames left one by one.
+    pub tx_runs_refused: u64,
 }
 
 impl PortStats {
@@ -325,6 +327,7 @@ impl PortStats {
             tx_packets: self.tx_packets + other.tx_packets,
             tx_bytes: self.tx_bytes + other.tx_bytes,
             tx_errors: self.tx_errors + other.tx_errors,
+            tx_runs_refused: self.tx_runs_refused + other.tx_runs_refused,
         }
     }
 

@@ -1,6 +1,8 @@
 //! Decides which frames of a burst leave as one message, on whichever port: neighbours to one
 //! destination that are as long as the first, but for a shorter last one.
 
+use weft_wire::Nanos;
+
 use crate::port::BURST_MAX;
 
 /// What a port knows of a frame that is to leave.
@@ -61,6 +63,46 @@ impl<'a, L: Leaving> Run<'a, L> {
     }
 }
 
+/// Whether a kernel takes runs. A refusal may be a firewall's, or of a path that is narrow for a
+/// while, so it is asked again, later each time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segmentation {
+    /// It gets frames until then.
+    refused_until: Nanos,
+    /// How long the next refusal counts.
+    pause: Nanos,
+}
+
+impl Segmentation {
+    /// Of a kernel that takes runs as far as is known, or of one that never does.
+    pub(crate) fn new(is_known: bool) -> Self {
+        let refused_until = if is_known { Nanos(0) } else { Nanos::MAX };
+        Self { refused_until, pause: PAUSE_MIN }
+    }
+
+    /// True while a run may be offered.
+    pub(crate) fn takes_runs(&self, now: Nanos) -> bool {
+        now >= self.refused_until
+    }
+
+    /// A run was refused, and its frames were not. How long frames go one by one.
+    pub(crate) fn refuse(&mut self, now: Nanos) -> Nanos {
+        let pause = self.pause;
+        self.refused_until = now.saturating_add(pause);
+        self.pause = Nanos(pause.0.saturating_mul(2)).min(PAUSE_MAX);
+        pause
+    }
+
+    /// A run has left.
+    pub(crate) fn accept(&mut self) {
+        self.pause = PAUSE_MIN;
+    }
+}
+
+/// How long a kernel that has refused a run is not asked, at first and at most.
+const PAUSE_MIN: Nanos = Nanos::from_millis(1_000);
+const PAUSE_MAX: Nanos = Nanos::from_millis(64_000);
+
 /// Frames of this length that make the longest run. Who offers a port that merges
 /// ([`Port::merges`](crate::Port::merges)) more at once has it carry the rest as a short one, which
 /// costs about as much.
@@ -85,6 +127,21 @@ const _: () = assert!(BURST_MAX <= SEGMENTS_MAX);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_counts_twice_as_long_as_the_last_until_a_run_has_left() {
+        let (mut segmentation, mut now) = (Segmentation::new(true), Nanos(0));
+        for pause_ms in [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 64_000] {
+            assert!(segmentation.takes_runs(now));
+            let pause = segmentation.refuse(now);
+            assert_eq!(pause, Nanos::from_millis(pause_ms));
+            assert!(!segmentation.takes_runs(Nanos(now.0 + pause.0 - 1)));
+            now = Nanos(now.0 + pause.0);
+        }
+        segmentation.accept();
+        assert_eq!(segmentation.refuse(now), PAUSE_MIN);
+        assert!(!Segmentation::new(false).takes_runs(now), "one that knows no runs");
+    }
 
     #[test]
     fn the_longest_run_fills_a_message_and_no_burst_is_longer() {

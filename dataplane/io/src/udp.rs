@@ -174,6 +174,8 @@ pub struct UdpPort {
     /// Polled beside the sockets once somebody has asked for it.
     waker: Option<Waker>,
     yielding: Yielding,
+    /// When it was used last.
+    now: Nanos,
 }
 
 impl UdpPort {
@@ -213,6 +215,7 @@ impl UdpPort {
             merged: config.offload.then(|| Merged::new(config.mtu - (headers_len - ETHERNET_LEN))),
             waker: None,
             yielding: Yielding::default(),
+            now: Nanos(0),
         }
     }
 
@@ -242,7 +245,8 @@ impl UdpPort {
 impl Port for UdpPort {
     type Frame = PoolFrame;
 
-    fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        self.now = now;
         let mut count = self.split_merged(rx);
         if !rx.is_full() {
             // One call tells of all sockets. A receive that finds nothing costs more, for the
@@ -265,7 +269,8 @@ impl Port for UdpPort {
 
     /// Sends in order within each socket; one `sendmmsg` serves all frames of a socket, or a few
     /// where runs of segments differ in length.
-    fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        self.now = now;
         self.transmit(tx)
     }
 
@@ -287,12 +292,13 @@ impl Port for UdpPort {
     }
 
     fn alloc_run(&mut self) -> Option<PoolFrame> {
-        let takes_runs = self.sockets[..self.sender_count].iter().all(Socket::takes_runs);
+        let takes_runs =
+            self.sockets[..self.sender_count].iter().all(|socket| socket.takes_runs(self.now));
         self.joined.as_mut().filter(|_| takes_runs)?.alloc()
     }
 
     fn merges(&self) -> bool {
-        self.sockets.iter().any(Socket::takes_runs)
+        self.sockets.iter().any(|socket| socket.takes_runs(self.now))
     }
 
     fn hears(&self, group: IpAddr) -> bool {

@@ -10,12 +10,15 @@
 //!   otherwise, and everything would go twice for ever. All that was sent under one timeout
 //!   doubles it once. What is overdue although a round trip was measured since it left is lost,
 //!   and doubles its own timeout alone (the timer of 5.3 begins anew with each new answer).
+//! - **Repeats.** What its timeout has made overdue waits twice as long each time; what is known to
+//!   be lost, for what left later was answered, has the timeout of new data.
 //! - **Window.** The first timeout of anything halves it, and so does a mark on a new answer, at
 //!   most once a round trip. It is given back when the answer to a repeat comes sooner after the
 //!   repeat than any round trip takes, for then it answers what went before (RFC 4015 without its
 //!   time stamps); or when the other end says of a first repeat that it had it already. What was
 //!   lost by evidence must all have been found: one of many that are found says nothing of the
-//!   others. A queue that is about to overflow takes a little of it ([`super::delay`]). The last
+//!   others. Where round trips do not count, halvings that lose no less are undone too
+//!   (`share.rs`). A queue that is about to overflow takes a little of it ([`super::delay`]). The last
 //!   two are a member's alone: see SPEC for why.
 //!
 //! O(1) per call, no memory.
@@ -24,6 +27,7 @@ use weft_wire::Nanos;
 
 use super::delay::{Advice, Delay};
 use super::retransmit::RttEstimator;
+use super::share::LossShare;
 use super::window::CongestionWindow;
 
 /// Something that was sent and waits for an answer.
@@ -33,6 +37,8 @@ pub struct Sent {
     at: Nanos,
     /// How often it was sent before that.
     repeats: u8,
+    /// How often its timeout has passed since something said that the path carries.
+    timeouts: u8,
     /// How often its timeout was doubled.
     doublings: u8,
 }
@@ -67,6 +73,8 @@ pub struct Overdue {
     /// How many.
     pub count: u32,
     has_first: bool,
+    /// All but those that are only asked for.
+    losses: u32,
     /// Those that are known to be lost and were sent once.
     lost: u32,
     /// Of those whose timeout has passed, the one that was sent last.
@@ -74,9 +82,16 @@ pub struct Overdue {
 }
 
 impl Overdue {
+    /// True when a timeout has passed: not all of them are known to be lost.
+    #[must_use]
+    pub fn has_late(&self) -> bool {
+        self.latest.is_some()
+    }
+
     /// The timeout of one more has passed.
     pub fn add(&mut self, sent: &Sent) {
         self.count += 1;
+        self.losses += 1;
         self.has_first |= !sent.is_repeated();
         if self.latest.is_none_or(|latest| latest.at <= sent.at) {
             self.latest = Some(*sent);
@@ -93,6 +108,7 @@ impl Overdue {
     /// One more is lost, and known to be before its timeout: what left later was answered.
     pub fn add_lost(&mut self, sent: &Sent) {
         self.count += 1;
+        self.losses += 1;
         self.has_first |= !sent.is_repeated();
         self.lost += u32::from(!sent.is_repeated());
     }
@@ -105,6 +121,7 @@ pub struct Path {
     /// When the last round trip was measured.
     sampled_at: Nanos,
     window: CongestionWindow,
+    losses: LossShare,
     /// None: loss alone counts.
     delay: Option<Delay>,
 }
@@ -113,7 +130,7 @@ impl Path {
     /// A path of which nothing is known.
     #[must_use]
     pub fn new(rtt: RttEstimator, window: CongestionWindow) -> Self {
-        Self { rtt, sampled_at: Nanos(0), window, delay: None }
+        Self { rtt, sampled_at: Nanos(0), window, losses: LossShare::new(), delay: None }
     }
 
     /// The same, heeding round trips too, and undoing losses by evidence only when all of a row
@@ -149,13 +166,23 @@ impl Path {
     /// Something is sent for the first time.
     #[must_use]
     pub fn send(&self, now: Nanos) -> Sent {
-        Sent { at: now, repeats: 0, doublings: self.rtt.doublings() }
+        Sent { at: now, repeats: 0, timeouts: 0, doublings: self.rtt.doublings() }
     }
 
-    /// It is sent again: its timeout is doubled each time, however the others fare.
+    /// It is sent again, for its timeout has passed: that is doubled each time, however the others
+    /// fare.
     pub fn repeat(&self, now: Nanos, sent: &mut Sent) {
         let repeats = sent.repeats.saturating_add(1);
-        *sent = Sent { at: now, repeats, doublings: self.rtt.doublings().max(repeats) };
+        let timeouts = sent.timeouts.saturating_add(1);
+        let doublings = self.rtt.doublings().max(timeouts);
+        *sent = Sent { at: now, repeats, timeouts, doublings };
+    }
+
+    /// It is sent again, for it is known to be lost: what left later was answered, so the path
+    /// carries, and the timeout is that of new data.
+    pub fn repeat_lost(&self, now: Nanos, sent: &mut Sent) {
+        let repeats = sent.repeats.saturating_add(1);
+        *sent = Sent { repeats, ..self.send(now) };
     }
 
     /// When it is overdue.
@@ -207,15 +234,20 @@ impl Path {
         if let Some(latest) = overdue.latest.filter(|latest| latest.at >= self.sampled_at) {
             self.rtt.back_off(latest.doublings);
         }
-        if !overdue.has_first {
+        self.losses.on_losses(now, overdue.losses);
+        if !overdue.has_first || !self.losses.is_heeded() {
             return false;
         }
         let round_trip = self.rtt.round_trip();
+        let before = self.window.size();
         let is_in_row = self.window.is_in_row(now, round_trip);
         // Any word of what is merely late undoes its timeout. What is lost by evidence may be
         // another member's or ours, each by itself.
         let charge = if self.delay.is_some() { overdue.lost.max(1) } else { 0 };
         let is_halved = self.window.on_timeout(now, round_trip, charge);
+        if is_halved && self.delay.is_none() {
+            self.losses.on_halved(now, before, self.window.size(), round_trip);
+        }
         if let (true, Some(delay)) = (is_halved, &mut self.delay) {
             delay.on_loss(now, is_in_row);
         }
@@ -249,7 +281,10 @@ impl Path {
         if is_marked {
             return self.window.on_congestion(now, self.rtt.round_trip());
         }
-        self.window.on_answer(is_limited);
+        self.window.on_answer(is_limited && !self.losses.is_testing());
+        if let Some(size) = self.losses.on_answer(now) {
+            self.restore_window(size);
+        }
         false
     }
 
@@ -305,6 +340,7 @@ impl Path {
     }
 
     fn on_no_loss(&mut self) {
+        self.losses.on_no_loss();
         if let Some(delay) = &mut self.delay {
             delay.on_no_loss();
         }

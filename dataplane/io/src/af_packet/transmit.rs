@@ -8,13 +8,14 @@ use std::io::{self, IoSlice, Write as _};
 
 use arrayvec::ArrayVec;
 use nix::errno::Errno;
+use weft_wire::Nanos;
 use weft_wire::frame::{Datagram, ETHERNET_LEN, run};
 
 use super::sys::PacketSocket;
 use super::vnet::{HEADERS_LEN_MAX, VNET_LEN, VnetHeader};
 use crate::pool::PoolFrame;
 use crate::port::{BURST_MAX, Burst, PortStats};
-use crate::runs::{Leaving, Run};
+use crate::runs::{Leaving, Run, Segmentation};
 
 /// The sending half of a port.
 #[derive(Debug)]
@@ -25,8 +26,7 @@ pub(super) struct Sender {
     interface: String,
     /// The kernel reads a header in front of each packet.
     has_vnet: bool,
-    /// It takes runs, as far as we know.
-    takes_runs: bool,
+    segmentation: Segmentation,
     /// Frames pass the queueing discipline by. A device that cannot cut a run then makes the kernel
     /// drop it, with an error that says the same as a full ring.
     is_direct: bool,
@@ -70,26 +70,27 @@ impl Sender {
         has_vnet: bool,
         is_direct: bool,
     ) -> Self {
-        let (doubt, doubts, takes_runs) = (None, 0, has_vnet);
+        let (doubt, doubts, segmentation) = (None, 0, Segmentation::new(has_vnet));
         let interface = interface.to_owned();
-        Self { socket, mtu, interface, has_vnet, takes_runs, is_direct, doubt, doubts }
+        Self { socket, mtu, interface, has_vnet, segmentation, is_direct, doubt, doubts }
     }
 
     /// True while the kernel takes runs.
-    pub(super) fn takes_runs(&self) -> bool {
-        self.takes_runs
+    pub(super) fn takes_runs(&self, now: Nanos) -> bool {
+        self.segmentation.takes_runs(now)
     }
 
     /// Sends frames from the front of `tx`, and has `done` take those that left or never will.
     pub(super) fn transmit(
         &mut self,
+        now: Nanos,
         tx: &mut Burst<PoolFrame>,
         stats: &mut PortStats,
         mut done: impl FnMut(PoolFrame),
     ) -> usize {
         let offered = tx.len();
         while !tx.is_empty() {
-            let sent = if self.has_vnet { self.send(tx) } else { self.socket.send(tx) };
+            let sent = if self.has_vnet { self.send(now, tx, stats) } else { self.socket.send(tx) };
             match sent {
                 Ok(0) => break,
                 Ok(sent) => {
@@ -111,8 +112,13 @@ impl Sender {
     }
 
     /// As [`PacketSocket::send`], with runs as one packet each.
-    fn send(&mut self, frames: &[PoolFrame]) -> Result<usize, Errno> {
-        let takes_runs = self.takes_runs && self.doubt.is_none();
+    fn send(
+        &mut self,
+        now: Nanos,
+        frames: &[PoolFrame],
+        stats: &mut PortStats,
+    ) -> Result<usize, Errno> {
+        let takes_runs = self.takes_runs(now) && self.doubt.is_none();
         let departures: ArrayVec<Departure<'_>, BURST_MAX> =
             frames.iter().map(|frame| plan(frame, self.mtu)).collect();
         let runs = group(&departures, takes_runs);
@@ -120,13 +126,14 @@ impl Sender {
         match gather(&self.socket, &departures, &runs) {
             Ok(messages) => {
                 if messages > 0 {
-                    self.resolve(first_run > 1);
+                    let is_refused = self.resolve(now, first_run > 1);
+                    stats.tx_runs_refused += u64::from(is_refused);
                 }
                 Ok(runs.iter().take(messages).map(Run::frames).sum())
             }
             Err(errno) if first_run > 1 && (!is_full(errno) || self.is_lost(errno)) => {
                 self.doubt = Some(errno);
-                self.send(frames)
+                self.send(now, frames, stats)
             }
             Err(errno) => {
                 if !is_full(errno) {
@@ -142,25 +149,31 @@ impl Sender {
         self.is_direct && errno == Errno::ENOBUFS
     }
 
-    /// A packet has left: a run, or the first frame of one that failed.
-    fn resolve(&mut self, is_run: bool) {
+    /// A packet has left: a run, or the first frame of one that failed. True when runs count as
+    /// refused by that.
+    fn resolve(&mut self, now: Nanos, is_run: bool) -> bool {
         if is_run {
             self.doubts = 0;
+            self.segmentation.accept();
         }
-        let Some(errno) = self.doubt.take() else { return };
+        let Some(errno) = self.doubt.take() else { return false };
         self.doubts += 1;
-        if !self.is_lost(errno) || self.doubts >= DOUBTS_MAX {
-            self.refuse_runs(errno);
+        let is_refused = !self.is_lost(errno) || self.doubts >= DOUBTS_MAX;
+        if is_refused {
+            self.refuse_runs(now, errno);
         }
+        is_refused
     }
 
-    fn refuse_runs(&mut self, errno: Errno) {
-        self.takes_runs = false;
+    fn refuse_runs(&mut self, now: Nanos, errno: Errno) {
+        self.doubts = 0;
+        let pause_s = self.segmentation.refuse(now).0 / 1_000_000_000;
         let interface = &self.interface;
         // Whoever read standard error may have gone: that is no reason to end.
         let _ = writeln!(
             io::stderr(),
-            "weft: AF_PACKET port {interface} sends frames one by one: no segmentation ({errno})"
+            "weft: AF_PACKET port {interface} sends frames one by one for {pause_s} s: no \
+             segmentation ({errno})"
         );
     }
 }

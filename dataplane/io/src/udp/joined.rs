@@ -116,12 +116,16 @@ impl UdpPort {
         let departures = [(&whole, bytes)].into_iter();
         let sent = match mmsg::send(socket, departures, &Call::run(1, datagram_len)) {
             Ok(0) => None,
-            Ok(_) => Some(count),
+            Ok(_) => {
+                socket.accept_runs();
+                Some(count)
+            }
             Err(errno) if mmsg::is_full(errno) => None,
             Err(errno) => {
                 let sent = send_apart(socket, &plan, bytes, datagram_len);
                 if sent > 0 {
-                    socket.refuse_runs(errno);
+                    socket.refuse_runs(self.now, errno);
+                    self.stats.tx_runs_refused += 1;
                 }
                 Some(sent)
             }

@@ -13,9 +13,11 @@ use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use socket2::{Domain, Protocol, SockAddr, Type};
+use weft_wire::Nanos;
 
 use super::{Hears, SOCKETS_MAX, UdpConfig, UdpError};
 use crate::nic::interface_with;
+use crate::runs::Segmentation;
 use crate::wake::Waker;
 
 /// RFC 3168: ECN-capable transport, codepoint 0.
@@ -32,7 +34,7 @@ pub(super) struct Socket {
     addr: SocketAddr,
     rx_buffer_bytes: usize,
     tx_buffer_bytes: usize,
-    takes_runs: bool,
+    segmentation: Segmentation,
     /// DSCP and ECN of what it sends.
     traffic_class: u8,
 }
@@ -73,18 +75,24 @@ impl Socket {
     }
 
     /// True while the kernel cuts messages into datagrams.
-    pub(super) fn takes_runs(&self) -> bool {
-        self.takes_runs
+    pub(super) fn takes_runs(&self, now: Nanos) -> bool {
+        self.segmentation.takes_runs(now)
+    }
+
+    /// A message that was to be cut has left.
+    pub(super) fn accept_runs(&mut self) {
+        self.segmentation.accept();
     }
 
     /// A message that was to be cut was refused, and its datagrams alone were not.
-    pub(super) fn refuse_runs(&mut self, errno: Errno) {
-        self.takes_runs = false;
+    pub(super) fn refuse_runs(&mut self, now: Nanos, errno: Errno) {
+        let pause_s = self.segmentation.refuse(now).0 / 1_000_000_000;
         let addr = self.addr;
         // Whoever read standard error may have gone: that is no reason to end.
         let _ = writeln!(
             io::stderr(),
-            "weft: UDP port {addr} sends datagrams one by one: no segmentation ({errno})"
+            "weft: UDP port {addr} sends datagrams one by one for {pause_s} s: no segmentation \
+             ({errno})"
         );
     }
 
@@ -159,8 +167,8 @@ impl Socket {
         if config.offload {
             let _ = setsockopt(&inner, sockopt::UdpGroSegment, &true);
         }
-        let traffic_class = ECT0;
-        Ok(Self { inner, addr, rx_buffer_bytes, tx_buffer_bytes, takes_runs, traffic_class })
+        let (segmentation, traffic_class) = (Segmentation::new(takes_runs), ECT0);
+        Ok(Self { inner, addr, rx_buffer_bytes, tx_buffer_bytes, segmentation, traffic_class })
     }
 }
 

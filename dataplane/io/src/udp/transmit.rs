@@ -90,7 +90,10 @@ impl UdpPort {
         let goes_along =
             |frame: &PoolFrame| !frame.is_apart() && plan.has_headers_of(first.as_ref(), frame);
         let fits = tx.len() <= run_frames_max(first.as_ref().len());
-        if !fits || !self.sockets[plan.socket].takes_runs() || !tx[1..].iter().all(goes_along) {
+        if !fits
+            || !self.sockets[plan.socket].takes_runs(self.now)
+            || !tx[1..].iter().all(goes_along)
+        {
             return None;
         }
         let (count, bytes) = (tx.len(), (tx.len() * first.as_ref().len()) as u64);
@@ -100,6 +103,7 @@ impl UdpPort {
         match mmsg::send(&self.sockets[plan.socket], departures, &call) {
             Ok(0) => Some(0),
             Ok(_) => {
+                self.sockets[plan.socket].accept_runs();
                 self.stats.tx_packets += count as u64;
                 self.stats.tx_bytes += bytes;
                 tx.drain(..).for_each(|frame| self.keep(frame));
@@ -138,7 +142,7 @@ impl UdpPort {
         plans: &[Option<Departure>],
         mut batch: FrameSet,
     ) -> FrameSet {
-        let mut takes_runs = self.sockets[socket].takes_runs();
+        let mut takes_runs = self.sockets[socket].takes_runs(self.now);
         // A run failed, and its frames are tried one by one.
         let mut doubt = None;
         while !batch.is_empty() {
@@ -152,7 +156,10 @@ impl UdpPort {
                 Ok(0) => break,
                 Ok(messages) => {
                     if let Some(errno) = doubt.take() {
-                        self.sockets[socket].refuse_runs(errno);
+                        self.sockets[socket].refuse_runs(self.now, errno);
+                        self.stats.tx_runs_refused += 1;
+                    } else if call.frames(1) > 1 {
+                        self.sockets[socket].accept_runs();
                     }
                     let sent = call.frames(messages);
                     for index in batch.iter().take(sent) {
@@ -200,11 +207,13 @@ mod tests {
         libc::c_int
     );
 
-    /// Has the kernel refuse runs from here on.
-    fn refuse(port: &UdpPort) {
-        setsockopt(port.sockets[0].inner(), NoCheck, &1).unwrap();
-        assert!(port.sockets[0].takes_runs(), "this kernel knows UDP_SEGMENT");
+    /// Has the kernel refuse runs from here on, or take them.
+    fn refuse(port: &UdpPort, refuses: bool) {
+        setsockopt(port.sockets[0].inner(), NoCheck, &refuses.into()).unwrap();
     }
+
+    /// When a kernel that has refused once is asked again.
+    const LATER: Nanos = Nanos::from_millis(1_000);
 
     #[test]
     fn a_run_in_one_piece_that_the_kernel_refuses_leaves_datagram_by_datagram() {
@@ -215,7 +224,7 @@ mod tests {
         port.join_runs(true);
         let end = |addr: SocketAddr| Endpoint { mac: pseudo_mac(addr.ip()), addr };
         let encap = Encap::new(end(port.local_addr()), end(server.local_addr())).unwrap();
-        refuse(&port);
+        refuse(&port, true);
         let mut run = port.alloc_run().unwrap();
         for (place, mark) in run.buffer_mut()[IPV4_START..][..95].chunks_mut(10).zip(0..) {
             place.fill(mark);
@@ -227,6 +236,8 @@ mod tests {
         assert_eq!((port.tx_burst(Nanos(0), &mut tx), tx.len()), (1, 0));
         assert_eq!((port.stats().tx_packets, port.stats().tx_errors), (10, 0));
         assert!(port.alloc_run().is_none(), "it is not asked again");
+        assert_eq!(port.rx_burst(LATER, &mut Burst::new()), 0);
+        assert!(port.alloc_run().is_some(), "but later it is");
         let mut rx = Burst::new();
         assert_eq!(server.rx_burst(Nanos(0), &mut rx), 10);
         let payloads = rx.iter().map(|frame| &frame.as_ref()[IPV4_START..]);
@@ -235,28 +246,42 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_refuses_runs_gets_frames_and_is_not_asked_again() {
+    fn a_kernel_that_refuses_runs_gets_frames_and_is_asked_again_later() {
         let config = UdpConfig::new("127.0.0.1:0".parse().unwrap());
         let config = UdpConfig { offload: true, ..config };
         let open = || UdpPort::open(&config).unwrap();
         let (mut port, mut server) = (open(), open());
         let end = |addr: SocketAddr| Endpoint { mac: pseudo_mac(addr.ip()), addr };
         let encap = Encap::new(end(port.local_addr()), end(server.local_addr())).unwrap();
-        refuse(&port);
-        let mut tx = Burst::new();
-        for mark in 0..5 {
-            let mut frame = port.alloc().unwrap();
-            frame.buffer_mut()[encap.header_len()] = mark;
-            let len = encap.emit(frame.buffer_mut(), 1);
-            frame.set_len(len);
-            tx.push(frame);
+        // A second of refusals, then two; then it takes a run, and the next refusal is a first one.
+        for (at_s, refuses, refused, takes) in [
+            (0, true, 1, false),
+            (0, true, 1, false),
+            (1, true, 2, false),
+            (2, true, 2, false),
+            (3, false, 2, true),
+            (4, true, 3, false),
+            (5, false, 3, true),
+        ] {
+            refuse(&port, refuses);
+            let now = Nanos::from_millis(1_000 * at_s);
+            let mut tx = Burst::new();
+            for mark in 0..5 {
+                let mut frame = port.alloc().unwrap();
+                frame.buffer_mut()[encap.header_len()] = mark;
+                let len = encap.emit(frame.buffer_mut(), 1);
+                frame.set_len(len);
+                tx.push(frame);
+            }
+            assert_eq!(port.tx_burst(now, &mut tx), 5);
+            assert_eq!((port.stats().tx_runs_refused, port.stats().tx_errors), (refused, 0));
+            assert_eq!(port.sockets[0].takes_runs(now), takes, "{at_s} s");
+            let mut rx = Burst::new();
+            while rx.len() < 5 {
+                server.rx_burst(now, &mut rx);
+            }
+            let marks = rx.iter().map(|frame| frame.as_ref()[encap.header_len()]);
+            assert_eq!(marks.collect::<Vec<u8>>(), [0, 1, 2, 3, 4]);
         }
-        assert_eq!(port.tx_burst(Nanos(0), &mut tx), 5);
-        assert_eq!((port.stats().tx_packets, port.stats().tx_errors), (5, 0));
-        assert!(!port.sockets[0].takes_runs());
-        let mut rx = Burst::new();
-        assert_eq!(server.rx_burst(Nanos(0), &mut rx), 5);
-        let marks: Vec<u8> = rx.iter().map(|frame| frame.as_ref()[encap.header_len()]).collect();
-        assert_eq!(marks, [0, 1, 2, 3, 4]);
     }
 }

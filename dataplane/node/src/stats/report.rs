@@ -339,6 +339,7 @@ const PORT: &[Figure<PortStats>] = table![PortStats:
     tx_packets "Frames sent",
     tx_bytes "Bytes sent",
     tx_errors "Frames that the driver or the kernel failed to send",
+    tx_runs_refused "Runs of frames that the kernel refused to cut",
 ];
 
 const LANE: &[Figure<LaneStats>] = table![LaneStats:

@@ -143,7 +143,8 @@ impl Puller {
         self.progress_at = now;
         (self.is_silent, self.window_before) = (false, 0);
         self.phase = Phase::Fetching;
-        self.flight.begin(self.chunks);
+        // A relay may have one chunk and lack another.
+        self.flight.begin(self.chunks, self.host == SERVER);
         self.end_if_whole()
     }
 
@@ -177,7 +178,7 @@ impl Puller {
         self.is_silent = false;
         let is_limited = self.flight.out() >= self.path.window();
         let was_overdue = self.flight.is_overdue(chunk);
-        let Some(sent) = self.flight.acknowledge(chunk) else {
+        let Some(sent) = self.flight.acknowledge(now, &self.path, chunk) else {
             self.restore_window();
             return Err(DropReason::Duplicate);
         };
@@ -234,12 +235,14 @@ impl Puller {
             return;
         }
         let patience_ns = RELAY_PATIENCE_NS.max(4 * self.path.rtt().rto().0);
-        let overdue = self.flight.expire(now);
+        let overdue = self.flight.expire(now, &self.path);
         if overdue.count == 0 {
             return;
         }
-        self.is_silent = true;
-        self.window_before = self.window_before.max(self.path.window());
+        if overdue.has_late() {
+            self.is_silent = true;
+            self.window_before = self.window_before.max(self.path.window());
+        }
         stats.window_reductions += u64::from(self.path.on_timeout(now, &overdue));
         if self.host != SERVER && now.since(self.progress_at).0 > patience_ns {
             self.host = SERVER;
@@ -251,7 +254,7 @@ impl Puller {
         match self.phase {
             Phase::Idle => Nanos::MAX,
             Phase::Asking => self.asking.at,
-            Phase::Fetching => self.flight.deadline(),
+            Phase::Fetching => self.flight.deadline(&self.path),
         }
     }
 }

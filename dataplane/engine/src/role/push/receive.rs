@@ -294,7 +294,8 @@ impl Pusher {
             return Ok(());
         }
         let is_limited = update.flight.out() >= host.path.window();
-        let sent = update.flight.acknowledge(header.chunk.0).ok_or(DropReason::Duplicate)?;
+        let sent = update.flight.acknowledge(now, &host.path, header.chunk.0);
+        let sent = sent.ok_or(DropReason::Duplicate)?;
         let is_marked = udp.congestion() || header.flags.contains(Flags::CONGESTION);
         let halved = host.path.on_answer(now, &sent, is_limited, is_marked);
         self.stats.congestion_marks += u64::from(is_marked);

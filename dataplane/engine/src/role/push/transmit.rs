@@ -241,9 +241,9 @@ impl Pusher {
         }
         self.stop_if_closed();
         for update in &mut self.updates {
-            let overdue = update.flight.expire(now);
             let via = self.hosts.iter_mut().find(|h| h.index == update.via && !h.is_replica);
             if let Some(host) = via.filter(|_| update.via.is_some()) {
+                let overdue = update.flight.expire(now, &host.path);
                 let halved = host.path.on_timeout(now, &overdue);
                 self.stats.window_reductions += u64::from(halved);
             }
@@ -277,7 +277,9 @@ impl Pusher {
         }
         let is_asking = self.hosts[SERVER].is_open();
         for update in &self.updates {
-            at = at.min(update.flight.deadline());
+            if let Some(place) = update.via.and_then(|via| self.box_host(via)) {
+                at = at.min(update.flight.deadline(&self.hosts[place].path));
+            }
             if is_asking {
                 at = at.min(update.status.at);
             }

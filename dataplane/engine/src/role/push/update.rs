@@ -159,7 +159,7 @@ impl Update {
         self.segment = None;
         self.pacer = None;
         if grant.via.is_some() {
-            self.flight.begin(chunks);
+            self.flight.begin(chunks, true);
         }
         let open = grant.segments.iter().rposition(|segment| segment.is_open);
         if let Some(segment) = open.or_else(|| grant.via.is_none().then_some(0)) {

@@ -210,10 +210,11 @@ impl Source {
                 let mut overdue = Overdue::default();
                 if core::mem::take(&mut credit.is_passed_over) {
                     overdue.add_lost(&credit.sent);
+                    self.path.repeat_lost(now, &mut credit.sent);
                 } else {
                     overdue.add(&credit.sent);
+                    self.path.repeat(now, &mut credit.sent);
                 }
-                self.path.repeat(now, &mut credit.sent);
                 credit.due_at = self.path.deadline(&credit.sent);
                 self.sent += 1;
                 credit.serial = self.sent;

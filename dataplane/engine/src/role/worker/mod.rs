@@ -26,7 +26,6 @@ mod handshake;
 mod hearing;
 mod known;
 mod lane;
-mod order;
 mod poll;
 mod quick;
 mod receive;

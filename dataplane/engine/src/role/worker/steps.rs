@@ -6,7 +6,7 @@
 //! bit, it is copied only when the round ends.
 //!
 //! Steps that may go out for the first time, or again because their contribution is lost, wait in a
-//! list, lowest first, and for the window. [`super::order`] says what is lost. Where nothing says
+//! list, lowest first, and for the window. [`Order`] says what is lost. Where nothing says
 //! so, only the lowest missing step goes again, when a timeout has passed since the last answer,
 //! later each time: who is late is not asked for a window of repeats. It, and questions whose
 //! deadline has passed, wait in `due` and go before the others, whatever the window.
@@ -27,8 +27,8 @@ use alloc::vec::Vec;
 use weft_wire::Nanos;
 
 use self::ready::Ready;
-use super::order::Order;
 use super::slot::{Action, Held, Send, Slot, State};
+use crate::send::order::Order;
 use crate::send::path::{Path, Sent};
 
 /// The steps of one lane.

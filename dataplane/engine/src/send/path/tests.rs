@@ -89,6 +89,19 @@ fn what_is_known_to_be_lost_before_its_time_halves_and_does_not_double() {
 }
 
 #[test]
+fn a_repeat_of_what_is_lost_has_the_timeout_of_new_data() {
+    let path = path(16);
+    let mut sent = path.send(Nanos(0));
+    let timeout_ms = |sent: &Sent| path.deadline(sent).since(sent.at).0 / MS;
+    path.repeat(Nanos(0), &mut sent);
+    assert_eq!(timeout_ms(&sent), 40);
+    path.repeat_lost(Nanos(0), &mut sent);
+    assert_eq!((timeout_ms(&sent), sent.repeats), (20, 2));
+    path.repeat(Nanos(0), &mut sent);
+    assert_eq!(timeout_ms(&sent), 40);
+}
+
+#[test]
 fn a_mark_halves_and_does_not_grow() {
     let mut path = path(16);
     let sent = path.send(Nanos(0));

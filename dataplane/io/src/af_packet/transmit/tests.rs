@@ -9,6 +9,8 @@ use super::*;
 use crate::pool::Pool;
 use crate::port::Frame;
 
+const NOW: Nanos = Nanos(0);
+
 /// A sender that writes packets into a socket of ours, and that socket.
 fn sender(is_direct: bool) -> (Sender, Socket) {
     let (socket, wire) = Socket::pair(Domain::UNIX, Type::DGRAM.nonblocking(), None).unwrap();
@@ -43,7 +45,7 @@ fn packets(mut wire: &Socket) -> Vec<Vec<u8>> {
 
 fn transmit(sender: &mut Sender, tx: &mut Burst<PoolFrame>) -> (usize, PortStats) {
     let mut stats = PortStats::default();
-    (sender.transmit(tx, &mut stats, drop), stats)
+    (sender.transmit(NOW, tx, &mut stats, drop), stats)
 }
 
 #[test]
@@ -85,7 +87,7 @@ fn who_asks_to_stay_apart_or_has_a_checksum_is_in_no_run() {
 }
 
 #[test]
-fn what_refuses_runs_gets_frames_and_is_not_asked_again() {
+fn what_refuses_runs_gets_frames_and_is_asked_again_later() {
     let pool = Pool::new(32, 9014);
     let (mut sender, wire) = sender(false);
     // A socket buffer that has no room for a run makes it an error of this message.
@@ -93,10 +95,15 @@ fn what_refuses_runs_gets_frames_and_is_not_asked_again() {
     let (sent, stats) = transmit(&mut sender, &mut burst(&pool, &[1200; 8]));
     assert_eq!(sent as u64, stats.tx_packets);
     assert!(sent > 0 && stats.tx_errors == 0, "{stats:?}");
-    assert!(!sender.takes_runs());
+    assert!(!sender.takes_runs(NOW));
+    assert_eq!(stats.tx_runs_refused, 1);
     assert!(packets(&wire).iter().all(|packet| packet.len() == 1252));
     let (sent, _) = transmit(&mut sender, &mut burst(&pool, &[100, 100]));
     assert_eq!((sent, packets(&wire).len()), (2, 2));
+    let later = Nanos::from_millis(1_000);
+    let (mut tx, mut stats) = (burst(&pool, &[100, 100]), PortStats::default());
+    assert_eq!(sender.transmit(later, &mut tx, &mut stats, drop), 2);
+    assert_eq!((packets(&wire).len(), stats.tx_runs_refused), (1, 0), "a run");
 }
 
 #[test]
@@ -104,15 +111,15 @@ fn a_device_that_drops_runs_is_told_from_a_full_ring() {
     let pool = Pool::new(32, 9014);
     let (mut sender, _wire) = sender(true);
     for round in 1..=DOUBTS_MAX {
-        assert!(sender.takes_runs(), "round {round}");
+        assert!(sender.takes_runs(NOW), "round {round}");
         // As if the kernel had said so of the run, and then taken its frames.
         sender.doubt = Some(Errno::ENOBUFS);
-        sender.resolve(false);
+        assert_eq!(sender.resolve(NOW, false), round == DOUBTS_MAX);
         if round == 3 {
             let (sent, _) = transmit(&mut sender, &mut burst(&pool, &[100, 100]));
             assert_eq!((sent, sender.doubts), (2, 0), "a run has left");
             sender.doubts = round;
         }
     }
-    assert!(!sender.takes_runs());
+    assert!(!sender.takes_runs(NOW));
 }

@@ -21,7 +21,7 @@ use weft_wire::Nanos;
 
 /// The contributions of a lane that are in flight, by slot.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(crate) struct Order {
     links: Vec<Link>,
     head: u16,
     tail: u16,
@@ -48,7 +48,7 @@ struct Link {
 
 impl Order {
     /// For so many slots, at most `u16::MAX`.
-    pub(super) fn new(slot_count: usize) -> Self {
+    pub(crate) fn new(slot_count: usize) -> Self {
         let link = Link {
             before: NONE,
             after: NONE,
@@ -69,14 +69,14 @@ impl Order {
     }
 
     /// Forgets what is in flight.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         (self.head, self.tail) = (NONE, NONE);
         self.links.iter_mut().for_each(|link| link.is_in = false);
         (self.answered, self.doubtful) = (0, 0);
     }
 
     /// The contribution of this slot leaves, be it again; `is_late`: because nothing has come.
-    pub(super) fn push(&mut self, slot: usize, now: Nanos, is_late: bool) {
+    pub(crate) fn push(&mut self, slot: usize, now: Nanos, is_late: bool) {
         self.remove(slot);
         self.number(slot);
         self.links[slot].is_late = is_late;
@@ -91,14 +91,14 @@ impl Order {
     }
 
     /// Something of this slot leaves that is no contribution.
-    pub(super) fn number(&mut self, slot: usize) {
+    pub(crate) fn number(&mut self, slot: usize) {
         self.links[slot].number = self.next;
         self.links[slot].is_late = true;
         self.next += 1;
     }
 
     /// The contribution of this slot is in flight no longer.
-    pub(super) fn remove(&mut self, slot: usize) {
+    pub(crate) fn remove(&mut self, slot: usize) {
         let Link { before, after, is_in, .. } = self.links[slot];
         if !is_in {
             return;
@@ -116,7 +116,7 @@ impl Order {
 
     /// What left last of this slot was answered, or if `is_repeated` what went before it, where
     /// that is as soon after it as no round trip is: as `shortest`.
-    pub(super) fn answer(&mut self, slot: usize, now: Nanos, is_repeated: bool, shortest: Nanos) {
+    pub(crate) fn answer(&mut self, slot: usize, now: Nanos, is_repeated: bool, shortest: Nanos) {
         let Link { number, at, is_late, .. } = self.links[slot];
         let span = now.since(at);
         if is_repeated && is_late {
@@ -128,13 +128,13 @@ impl Order {
     }
 
     /// True when something is in flight that left before a repeat that may have been answered.
-    pub(super) fn is_in_doubt(&self) -> bool {
+    pub(crate) fn is_in_doubt(&self) -> bool {
         let is_before = |link: &Link| link.number < self.doubtful;
         self.doubtful > self.answered && self.oldest().is_some_and(is_before)
     }
 
     /// The answers to repeats were answers to the repeats.
-    pub(super) fn confirm(&mut self) {
+    pub(crate) fn confirm(&mut self) {
         if self.doubtful > self.answered {
             self.answered = self.doubtful;
             self.answered_span = Nanos(0);
@@ -142,7 +142,7 @@ impl Order {
     }
 
     /// When the next contribution is lost if nothing comes; [`Nanos::MAX`]: nothing points to it.
-    pub(super) fn lost_at(&self, reordering: Nanos) -> Nanos {
+    pub(crate) fn lost_at(&self, reordering: Nanos) -> Nanos {
         match self.oldest().filter(|link| link.number < self.answered) {
             Some(link) => link.at.saturating_add(self.answered_span).saturating_add(reordering),
             None => Nanos::MAX,
@@ -150,7 +150,7 @@ impl Order {
     }
 
     /// Takes the next slot from the list whose contribution is lost by now.
-    pub(super) fn take_lost(&mut self, now: Nanos, reordering: Nanos) -> Option<usize> {
+    pub(crate) fn take_lost(&mut self, now: Nanos, reordering: Nanos) -> Option<usize> {
         if self.lost_at(reordering) > now {
             return None;
         }
