@@ -160,6 +160,25 @@ impl Operator {
         }
     }
 
+    /// Registers a job; returns once it is saved.
+    ///
+    /// # Errors
+    /// The controller's word.
+    pub fn register(&self, job: v1::RegisterJobRequest) -> Result<(), OperatorError> {
+        self.wait(self.workers().register_job(self.timed(job)))?;
+        Ok(())
+    }
+
+    /// Ends a job that was registered; returns what ended with it.
+    ///
+    /// # Errors
+    /// The controller's word.
+    pub fn unregister(&self, name: &str) -> Result<v1::UnregisterJobReply, OperatorError> {
+        let request = v1::UnregisterJobRequest { name: name.to_owned() };
+        let reply = self.wait(self.workers().unregister_job(self.timed(request)))?;
+        Ok(reply.into_inner())
+    }
+
     /// Has a job pause; returns how long its standstill took, once it stands.
     ///
     /// # Errors
@@ -201,13 +220,14 @@ impl Operator {
         Ok(())
     }
 
-    /// Sets the policy of bands; returns how many jobs have another band now.
+    /// Sets the policy of bands, and the seconds between two rotations (0: 20); returns how many
+    /// jobs have another band now.
     ///
     /// # Errors
     /// The controller's word.
-    pub fn set_bands(&self, policy: BandPolicy) -> Result<u32, OperatorError> {
+    pub fn set_bands(&self, policy: BandPolicy, interval_s: u64) -> Result<u32, OperatorError> {
         let policy = v1::BandPolicy::from(policy).into();
-        let request = v1::SetBandPolicyRequest { policy, ..v1::SetBandPolicyRequest::default() };
+        let request = v1::SetBandPolicyRequest { policy, interval_s, seen_change: None };
         let reply = self.wait(self.workers().set_band_policy(self.timed(request)))?;
         Ok(reply.into_inner().jobs_changed)
     }

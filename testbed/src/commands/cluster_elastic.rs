@@ -1,4 +1,4 @@
-//! `weft jobs fit`, `optimum` and `table3`: what elastic jobs are predicted from, how far rules are
+//! `weft cluster fit`, `optimum` and `table3`: what elastic jobs are predicted from, how far rules are
 //! from the best, and a published table.
 
 use std::fs;
