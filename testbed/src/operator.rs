@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 use weft_control::{BandPolicy, Command, HoldingCommand};
 use weft_rpc::convert::command_to_proto;
-use weft_rpc::tls::{self, CallRuntime, DialError, Dialler, TlsFiles};
+use weft_rpc::tls::{self, CallRuntime, DialError, Dialler};
 use weft_rpc::v1;
 use weft_rpc::v1::status_client::StatusClient;
 use weft_rpc::v1::workers_client::WorkersClient;
 
+use crate::certs::{FolderError, of_operator};
 use crate::interrupt;
 
 /// A connection to a controller.
@@ -41,6 +42,9 @@ pub enum OperatorError {
     /// certificate that cannot be read.
     #[error("cannot call the controller")]
     Call(#[source] DialError),
+    /// So does a folder of certificates.
+    #[error("cannot call the controller")]
+    Certificates(#[source] FolderError),
     /// So does the address, by itself.
     #[error("cannot call the controller: `{endpoint}` {problem}")]
     Address {
@@ -105,6 +109,7 @@ impl OperatorError {
             | Self::Interrupted
             | Self::System(_)
             | Self::Call(_)
+            | Self::Certificates(_)
             | Self::Dial { .. }
             | Self::Foreign { .. } => true,
             Self::Unread { .. } | Self::Silent { .. } => false,
@@ -120,12 +125,12 @@ impl OperatorError {
     /// Whoever asked did so wrongly, or somewhere else than meant: nobody was called.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::Call(_) | Self::Address { .. })
+        matches!(self, Self::Call(_) | Self::Certificates(_) | Self::Address { .. })
     }
 }
 
 impl Operator {
-    /// Calls a controller; with a folder of certificates as its `operator`.
+    /// Calls a controller; with a folder of certificates, or one of them, as [`of_operator`] has it.
     ///
     /// # Errors
     /// It cannot be reached.
@@ -139,7 +144,7 @@ impl Operator {
         }
         let begun = Instant::now();
         let runtime = CallRuntime::new().map_err(OperatorError::System)?;
-        let files = certs.map(|folder| TlsFiles::in_folder(folder, "operator"));
+        let files = certs.map(of_operator).transpose().map_err(OperatorError::Certificates)?;
         let dialler = Dialler::new(endpoint, files.as_ref()).map_err(OperatorError::Call)?;
         let dialler = dialler.within(timeout);
         let endpoint = endpoint.to_owned();

@@ -110,6 +110,40 @@ fn a_controller_with_tls_that_is_called_without_it_says_what_to_do() {
     }
 }
 
+/// `operator.pem`, else the one that has a name, else the file that is named.
+#[test]
+fn an_operator_is_found_in_a_folder_by_its_certificates_name() {
+    let here = tempfile::tempdir().unwrap();
+    let made = |words: &[&str]| assert_eq!(weft(here.path(), words).0, Some(0), "{words:?}");
+    made(&["certs", "init"]);
+    made(&["certs", "issue", "controller", "--host", "127.0.0.1"]);
+    made(&["certs", "issue", "operator", "--name", "alice"]);
+    let file = |name: &str| here.path().join("certs").join(name).to_str().unwrap().to_owned();
+    let tls = TlsSection {
+        ca: file("ca.pem"),
+        cert: file("controller.pem"),
+        key: file("controller.key"),
+    };
+    let address = format!("https://{}", controller(Some(tls)));
+    let top = |certs: &str| weft(here.path(), &["top", &address, "--once", "--certs", certs]);
+    let list = |certs: &str| {
+        weft(here.path(), &["job", "list", "--controller", &address, "--certs", certs])
+    };
+    for certs in ["certs", "certs/operator-alice.pem"] {
+        assert_eq!(top(certs), (Some(0), String::new()), "{certs}");
+        assert_eq!(list(certs), (Some(0), String::new()), "{certs}");
+    }
+    made(&["certs", "issue", "operator", "--name", "bob"]);
+    for (status, said) in [top("certs"), list("certs")] {
+        assert_eq!(status, Some(2), "{said}");
+        let both = "give --certs one of certs/operator-alice.pem, certs/operator-bob.pem";
+        assert!(said.contains(both), "{said}");
+    }
+    assert_eq!(list("certs/operator-bob.pem").0, Some(0));
+    made(&["certs", "issue", "operator"]);
+    assert_eq!(list("certs").0, Some(0), "one without a name is everybody's");
+}
+
 /// It was asked, and not told anything: there is nothing that it could heed.
 #[test]
 fn a_controller_that_says_nothing_is_asked_and_not_told() {

@@ -116,8 +116,9 @@ pub(crate) struct Called {
     /// Where the controller listens, such as http://10.0.0.1:22342, or https:// with --certs.
     #[arg(long, value_name = "URL")]
     controller: String,
-    /// Folder with ca.pem, operator.pem and operator.key, as `weft certs` makes them.
-    #[arg(long, value_name = "FOLDER")]
+    /// Folder of `weft certs`: operator.pem there, else the one operator-NAME.pem; or the path of
+    /// such a file. ca.pem and the key are beside it.
+    #[arg(long, value_name = "FOLDER|FILE")]
     certs: Option<PathBuf>,
     /// How long to wait for the answer, in seconds.
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
