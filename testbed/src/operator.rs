@@ -130,7 +130,8 @@ impl OperatorError {
 }
 
 impl Operator {
-    /// Calls a controller; with a folder of certificates, or one of them, as [`of_operator`] has it.
+    /// Calls a controller; with a folder of certificates, or one of them, as [`of_operator`] has
+    /// it.
     ///
     /// # Errors
     /// It cannot be reached.

@@ -1,5 +1,5 @@
-//! Elastic jobs as scripts see them: `weft cluster --throughputs`, `weft cluster fit|optimum|table3|
-//! widths`, and the figures that docs/cluster.md gives for them.
+//! Elastic jobs as scripts see them: `weft cluster --throughputs`, `weft cluster
+//! fit|optimum|table3|widths`, and the figures that docs/cluster.md gives for them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -517,7 +517,7 @@ fn free_tcp() -> SocketAddr {
     listener.local_addr().expect("bound")
 }
 
-/// `/healthz` and `/readyz`; SIGHUP is a line of the log; and lines have the time, unless the journal
+/// `/healthz` and `/readyz`; SIGHUP is a line of the log; lines have the time, unless the journal
 /// has it.
 #[test]
 fn a_node_says_whether_it_is_ready_and_outlives_sighup() {

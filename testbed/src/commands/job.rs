@@ -32,7 +32,8 @@ pub(crate) enum JobCommand {
     Add(Added),
     /// End a job that was registered
     ///
-    /// Its requests are dropped, its open groups are taken back, and its workers' streams end. A job of the controller's file ends with its entry there.
+    /// Its requests are dropped, its open groups are taken back, and its workers' streams end. A
+    /// job of the controller's file ends with its entry there.
     Remove(Steered),
     /// List the jobs: name, index, kind, state, workers and policy
     List(Called),
