@@ -280,8 +280,11 @@ fn files_of_jobs_that_make_no_sense_are_refused_by_line() {
             weft(here.path(), &[&["job", "add", "job.toml"], &nobody[..]].concat());
         assert!(status == Some(2) && said.contains(why), "{text}: {said}");
     }
-    for (text, why) in [("", "neither [[job]] nor"), ("[[row]]\nrow = 1\n", "rows.toml:1: row[0]")]
-    {
+    for (text, why) in [
+        ("", "neither [[job]] nor"),
+        ("[[row]]\nrow = 1\n", "rows.toml:1: row[0]"),
+        ("[[job]]\nid = 3\nname = \"x\"\n", "rows.toml:3: job[0].name"),
+    ] {
         std::fs::write(here.path().join("rows.toml"), text).unwrap();
         let (status, said) =
             weft(here.path(), &[&["job", "hold", "a0", "rows.toml"], &nobody[..]].concat());

@@ -102,6 +102,18 @@ pub(super) fn holdings(path: &Path) -> Result<Vec<HoldingCommand>, Failure> {
     if job.is_empty() && row.is_empty() && push.is_empty() {
         return Err(refused(Problem::new("", "has neither [[job]] nor [[row]] nor [[push]]")));
     }
+    // The node's own file names and labels its jobs; a command has neither.
+    let jobs = job.iter().enumerate().map(|(at, it)| ("job", at, it.name.is_some(), it.dscp));
+    let pushes = push.iter().enumerate().map(|(at, it)| ("push", at, it.name.is_some(), it.dscp));
+    for (section, index, has_name, dscp) in jobs.chain(pushes) {
+        let key = match (has_name, dscp) {
+            (true, _) => "name",
+            (false, 1..) => "dscp",
+            (false, 0) => continue,
+        };
+        let problem = "is of the node's file alone: take it out";
+        return Err(refused(Problem::of_entry(section, index, key, problem)));
+    }
     let port = port.unwrap_or_else(|| PortSection::new(Io::Udp, IpAddr::from(Ipv4Addr::LOCALHOST)));
     let config = NodeConfig { job, row, push, ..NodeConfig::new(port) };
     weft_lane::holdings(config).map_err(refused)

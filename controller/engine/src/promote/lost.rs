@@ -35,7 +35,7 @@ impl Controller {
         self.jobs.get_mut(&id).expect("the caller's job").is_over = is_over;
         match fit {
             Some(replica) => self.ask_replica(now_ns, id, replica),
-            None => drop(self.end_updates(now_ns, id)),
+            None => _ = self.end_updates(now_ns, id),
         }
     }
 }
