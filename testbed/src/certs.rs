@@ -63,12 +63,52 @@ pub enum FolderError {
         #[source]
         source: CertError,
     },
+    /// The folder has several, and none without a name.
+    #[error(
+        "{path} has the certificates of several operators: give --certs one of {named}",
+        path = .path.display()
+    )]
+    Several {
+        /// The folder.
+        path: PathBuf,
+        /// Them.
+        named: String,
+    },
     /// It is not one that a CA of this folder signed for a role.
     #[error("{path} is no certificate of this folder's CA: issue a new one", path = .path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
+}
+
+/// The files of an operator: those of a certificate that is named, or of a folder `operator.pem`,
+/// else the one `operator-NAME.pem` that is there.
+///
+/// # Errors
+/// The folder has several of these, and none is meant by itself.
+pub fn of_operator(path: &Path) -> Result<TlsFiles, FolderError> {
+    let stem = |path: &Path| Some(path.file_stem()?.to_str()?.to_owned());
+    if let (true, Some(folder), Some(name)) = (path.is_file(), path.parent(), stem(path)) {
+        return Ok(TlsFiles::in_folder(folder, &name));
+    }
+    let plain = TlsFiles::in_folder(path, "operator");
+    if plain.cert.exists() {
+        return Ok(plain);
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let named = entries.filter(|path| path.extension().is_some_and(|end| end == "pem"));
+    let named = named.filter(|path| stem(path).is_some_and(|name| name.starts_with("operator-")));
+    let mut named: Vec<PathBuf> = named.collect();
+    named.sort();
+    match named.as_slice() {
+        [] => Ok(plain),
+        [one] => of_operator(one),
+        _ => {
+            let named: Vec<String> = named.iter().map(|path| path.display().to_string()).collect();
+            Err(FolderError::Several { path: path.to_owned(), named: named.join(", ") })
+        }
+    }
 }
 
 impl Folder {

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    Exit, Failure, Format, bench, certs, cluster, compare, conformance, doctor, install, job, jobs,
-    lab, plan, probe, replay, report, run, run_args, soak, table_process, top, worker,
+    Exit, Failure, Format, bench, certs, cluster, compare, conformance, doctor, install, job, lab,
+    plan, probe, replay, report, run, run_args, soak, table_process, top, worker,
 };
 use weft_process::say;
 use weft_process::say::chain;
@@ -65,18 +65,17 @@ enum Command {
     /// The case is a JSON file; docs/plan.md has every key. A bad case ends with status 1 and a
     /// message that names the field.
     Plan(plan::PlanArgs),
-    /// Ask what is decided about whole jobs, without a network
-    #[command(subcommand)]
-    Jobs(jobs::JobsCommand),
-    /// Pause, resume and resize a job of a controller that runs
+    /// Add, list, steer and remove the jobs of a controller that runs
     ///
-    /// docs/steering.md says what each of them comes to.
+    /// Every command goes to a live controller and changes what its workers and nodes do, or reads
+    /// it; docs/steering.md has what each comes to. To simulate jobs: `weft cluster`.
     #[command(subcommand, after_help = job::EXITS)]
     Job(job::JobCommand),
-    /// Simulate a trace of jobs on a cluster under a policy
+    /// Simulate a trace of jobs on a cluster under a policy, or what its decisions rest on
     ///
     /// Who runs, where and how wide, event by event, with every job's times. A file that makes no
-    /// sense ends with status 2 and a message that names file, line and field.
+    /// sense ends with status 2 and a message that names file, line and field. Nothing is sent, and
+    /// no controller is asked; a live controller's jobs are steered by `weft job`.
     Cluster(cluster::ClusterArgs),
     /// Make, list and renew the certificates of controllers, nodes, workers and operators
     ///
@@ -138,7 +137,6 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::run(&arguments, cli.format),
         Command::Conformance(arguments) => conformance::run(&arguments, cli.format),
         Command::Plan(arguments) => plan::run(&arguments, cli.format),
-        Command::Jobs(command) => jobs::run(command, cli.format),
         Command::Job(command) => job::run(&command, cli.format),
         Command::Cluster(arguments) => cluster::run(&arguments, cli.format),
         Command::Worker(arguments) => worker::run(&arguments),

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 use weft_control::{BandPolicy, Command, HoldingCommand};
 use weft_rpc::convert::command_to_proto;
-use weft_rpc::tls::{self, CallRuntime, DialError, Dialler, TlsFiles};
+use weft_rpc::tls::{self, CallRuntime, DialError, Dialler};
 use weft_rpc::v1;
 use weft_rpc::v1::status_client::StatusClient;
 use weft_rpc::v1::workers_client::WorkersClient;
 
+use crate::certs::{FolderError, of_operator};
 use crate::interrupt;
 
 /// A connection to a controller.
@@ -41,6 +42,9 @@ pub enum OperatorError {
     /// certificate that cannot be read.
     #[error("cannot call the controller")]
     Call(#[source] DialError),
+    /// So does a folder of certificates.
+    #[error("cannot call the controller")]
+    Certificates(#[source] FolderError),
     /// So does the address, by itself.
     #[error("cannot call the controller: `{endpoint}` {problem}")]
     Address {
@@ -105,6 +109,7 @@ impl OperatorError {
             | Self::Interrupted
             | Self::System(_)
             | Self::Call(_)
+            | Self::Certificates(_)
             | Self::Dial { .. }
             | Self::Foreign { .. } => true,
             Self::Unread { .. } | Self::Silent { .. } => false,
@@ -120,12 +125,13 @@ impl OperatorError {
     /// Whoever asked did so wrongly, or somewhere else than meant: nobody was called.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::Call(_) | Self::Address { .. })
+        matches!(self, Self::Call(_) | Self::Certificates(_) | Self::Address { .. })
     }
 }
 
 impl Operator {
-    /// Calls a controller; with a folder of certificates as its `operator`.
+    /// Calls a controller; with a folder of certificates, or one of them, as [`of_operator`] has
+    /// it.
     ///
     /// # Errors
     /// It cannot be reached.
@@ -139,7 +145,7 @@ impl Operator {
         }
         let begun = Instant::now();
         let runtime = CallRuntime::new().map_err(OperatorError::System)?;
-        let files = certs.map(|folder| TlsFiles::in_folder(folder, "operator"));
+        let files = certs.map(of_operator).transpose().map_err(OperatorError::Certificates)?;
         let dialler = Dialler::new(endpoint, files.as_ref()).map_err(OperatorError::Call)?;
         let dialler = dialler.within(timeout);
         let endpoint = endpoint.to_owned();
@@ -158,6 +164,25 @@ impl Operator {
             // Its certificate went meanwhile.
             Err(source) => Err(OperatorError::Call(source)),
         }
+    }
+
+    /// Registers a job; returns once it is saved.
+    ///
+    /// # Errors
+    /// The controller's word.
+    pub fn register(&self, job: v1::RegisterJobRequest) -> Result<(), OperatorError> {
+        self.wait(self.workers().register_job(self.timed(job)))?;
+        Ok(())
+    }
+
+    /// Ends a job that was registered; returns what ended with it.
+    ///
+    /// # Errors
+    /// The controller's word.
+    pub fn unregister(&self, name: &str) -> Result<v1::UnregisterJobReply, OperatorError> {
+        let request = v1::UnregisterJobRequest { name: name.to_owned() };
+        let reply = self.wait(self.workers().unregister_job(self.timed(request)))?;
+        Ok(reply.into_inner())
     }
 
     /// Has a job pause; returns how long its standstill took, once it stands.
@@ -201,13 +226,14 @@ impl Operator {
         Ok(())
     }
 
-    /// Sets the policy of bands; returns how many jobs have another band now.
+    /// Sets the policy of bands, and the seconds between two rotations (0: 20); returns how many
+    /// jobs have another band now.
     ///
     /// # Errors
     /// The controller's word.
-    pub fn set_bands(&self, policy: BandPolicy) -> Result<u32, OperatorError> {
+    pub fn set_bands(&self, policy: BandPolicy, interval_s: u64) -> Result<u32, OperatorError> {
         let policy = v1::BandPolicy::from(policy).into();
-        let request = v1::SetBandPolicyRequest { policy, ..v1::SetBandPolicyRequest::default() };
+        let request = v1::SetBandPolicyRequest { policy, interval_s, seen_change: None };
         let reply = self.wait(self.workers().set_band_policy(self.timed(request)))?;
         Ok(reply.into_inner().jobs_changed)
     }

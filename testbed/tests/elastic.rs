@@ -1,5 +1,5 @@
-//! Elastic jobs as scripts see them: `weft cluster --throughputs`, `weft jobs fit|optimum|table3|
-//! widths`, and the figures that docs/cluster.md gives for them.
+//! Elastic jobs as scripts see them: `weft cluster --throughputs`, `weft cluster
+//! fit|optimum|table3|widths`, and the figures that docs/cluster.md gives for them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ fn curves_are_found_by_any_spelling_and_jobs_without_one_are_counted() {
 
 #[test]
 fn the_documents_distances_are_what_weft_says() {
-    for pair in rows(&["jobs", "optimum"]).chunks(2) {
+    for pair in rows(&["cluster", "optimum"]).chunks(2) {
         let ratios = |row: &Value| {
             let ratio = |key: &str| format!("{:.3}", row[key].as_f64().expect("a number"));
             ["mean_ratio", "p95_ratio", "max_ratio"].map(ratio).join(", ")
@@ -123,7 +123,7 @@ fn the_documents_distances_are_what_weft_says() {
 
 #[test]
 fn the_documents_table_is_what_weft_says() {
-    for row in rows(&["jobs", "table3"]) {
+    for row in rows(&["cluster", "table3"]) {
         let number = |key: &str| format!("{:.2}", row[key].as_f64().expect("a number"));
         let cell = format!("{}, {}", number("published_h"), number("mean_h"));
         let policy = row["policy"].as_str().expect("a name");
@@ -135,7 +135,8 @@ fn the_documents_table_is_what_weft_says() {
 
 #[test]
 fn the_documents_widths_are_what_weft_says() {
-    let arguments = ["jobs", "widths", "--rate-gbit", "10", "--model-mb", "100", "--lcores", "8"];
+    let arguments =
+        ["cluster", "widths", "--rate-gbit", "10", "--model-mb", "100", "--lcores", "8"];
     for row in rows(&arguments) {
         let chosen = |rule: &str| {
             let widths = row[format!("{rule}_widths")].as_str().expect("widths").replace('+', ", ");
@@ -161,13 +162,13 @@ fn what_cannot_be_used_is_one_line_that_says_where() {
         assert_eq!(message.lines().count(), 1, "{message}");
         message
     };
-    let said = refused("model,gpus\n", &["jobs", "fit", "--throughputs"]);
+    let said = refused("model,gpus\n", &["cluster", "fit", "--throughputs"]);
     assert!(said.contains("bad.csv:1: global_batch_size: there is no such column"), "{said}");
-    let said = refused("step,loss\n1,NaN\n", &["jobs", "fit", "--losses"]);
+    let said = refused("step,loss\n1,NaN\n", &["cluster", "fit", "--losses"]);
     assert!(said.contains("bad.csv:2: loss: "), "{said}");
-    let said = refused("step,loss\n1,1\n2,1\n3,1\n", &["jobs", "fit", "--losses"]);
+    let said = refused("step,loss\n1,1\n2,1\n3,1\n", &["cluster", "fit", "--losses"]);
     assert!(said.contains("does not fall"), "{said}");
-    let said = refused("bytes\n", &["jobs", "widths", "--bench"]);
+    let said = refused("bytes\n", &["cluster", "widths", "--bench"]);
     assert!(said.contains("bad.csv:1: failure: "), "{said}");
 }
 
@@ -178,7 +179,7 @@ fn a_loss_is_fitted_from_a_file() {
     let line = |k: u32| format!("{k},{}\n", 1.0 / (0.05 * f64::from(k) + 0.4) + 0.2);
     fs::write(&path, "step,loss\n".to_owned() + &(1..40).map(line).collect::<String>())
         .expect("written");
-    let rows = rows(&["jobs", "fit", "--losses", path.to_str().expect("a name")]);
+    let rows = rows(&["cluster", "fit", "--losses", path.to_str().expect("a name")]);
     let b0 = rows[0]["b0"].as_f64().expect("a number");
     assert!((b0 - 0.05).abs() < 1e-3 && rows[0]["residual_rms"].as_f64() < Some(1e-3), "{rows:?}");
 }

@@ -1,4 +1,4 @@
-//! `weft jobs` and `weft cluster --compare` as scripts see them.
+//! `weft cluster bands|lights|trace` and `weft cluster --compare` as scripts see them.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -17,7 +17,7 @@ fn json(arguments: &[&str]) -> Value {
 
 #[test]
 fn bands_come_in_the_order_of_the_jobs() {
-    let of = |arguments: &[&str]| json(&[&["jobs", "bands"], arguments].concat());
+    let of = |arguments: &[&str]| json(&[&["cluster", "bands"], arguments].concat());
     assert_eq!(
         of(&["--policy", "round-robin", "--models", "vgg16,resnet32,resnet32", "--rotate", "1"]),
         json!({"policy": "round-robin", "rotate": 1, "bands": [4, 1, 0]})
@@ -26,14 +26,14 @@ fn bands_come_in_the_order_of_the_jobs() {
     assert_eq!(compat["bands"], json!([0, 4, 0]), "nobody beside it: the agent moves nobody");
     let fifo = of(&["--policy", "fifo", "--models", "a,b"]);
     assert_eq!(fifo, json!({"policy": "fifo", "rotate": 0, "bands": [null, null]}));
-    let empty = weft(&["jobs", "bands", "--models", "a,,b"]);
+    let empty = weft(&["cluster", "bands", "--models", "a,,b"]);
     assert_eq!(empty.status.code(), Some(2));
     assert_eq!(String::from_utf8_lossy(&empty.stderr).lines().count(), 1);
 }
 
 #[test]
 fn the_placements_are_simulated_with_one_parameter() {
-    let answer = json(&["jobs", "lights", "--rounds", "30"]);
+    let answer = json(&["cluster", "lights", "--rounds", "30"]);
     assert!(answer["step_s"].as_f64().is_some_and(|step_s| (0.1..0.3).contains(&step_s)));
     let rows = answer["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 24);
@@ -44,8 +44,9 @@ fn the_placements_are_simulated_with_one_parameter() {
 /// A made-up trace, and the folder that it and a cluster of 2 x 4 nodes of 4 GPUs are in.
 fn folder() -> (tempfile::TempDir, String, String) {
     let folder = tempfile::tempdir().expect("a folder");
-    let made =
-        weft(&["jobs", "trace", "--sizes", "mixed", "--jobs", "60", "--gap", "60", "--seed", "7"]);
+    let made = weft(&[
+        "cluster", "trace", "--sizes", "mixed", "--jobs", "60", "--gap", "60", "--seed", "7",
+    ]);
     let [trace, cluster] = ["syn60.csv", "cluster.csv"].map(|name| folder.path().join(name));
     fs::write(&trace, &made.stdout).expect("writing the trace");
     let rows = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,4,4,1,1\n";
@@ -115,12 +116,12 @@ fn a_case_that_fails_is_named() {
 #[test]
 fn numbers_below_zero_are_refused_by_value() {
     for arguments in [
-        &["jobs", "trace", "--jobs", "5", "--load", "-1"][..],
-        &["jobs", "trace", "--jobs", "-1"],
-        &["jobs", "lights", "--cores-per-step", "-1"],
-        &["jobs", "widths", "--rate-gbit", "-1"],
-        &["jobs", "optimum", "--cases", "-1"],
-        &["jobs", "bands", "--models", "a", "--rotate", "-1"],
+        &["cluster", "trace", "--jobs", "5", "--load", "-1"][..],
+        &["cluster", "trace", "--jobs", "-1"],
+        &["cluster", "lights", "--cores-per-step", "-1"],
+        &["cluster", "widths", "--rate-gbit", "-1"],
+        &["cluster", "optimum", "--cases", "-1"],
+        &["cluster", "bands", "--models", "a", "--rotate", "-1"],
     ] {
         let output = weft(arguments);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -12,6 +12,7 @@ mod live_documents;
 mod live_ends;
 mod live_holdings;
 mod live_keys;
+mod live_lost;
 mod live_mininet;
 mod live_mlfabric;
 mod live_overdue;

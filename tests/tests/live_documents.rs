@@ -44,12 +44,15 @@ const COMMANDS: &[(&str, How)] = &[
         Elsewhere(CONTAINER),
     ),
     (
-        "weft jobs bands --policy round-robin --models resnet32,vgg16,resnet32 --rotate 3 --format json",
+        "weft cluster bands --policy round-robin --models resnet32,vgg16,resnet32 --rotate 3 --format json",
         AsWritten,
     ),
-    ("weft jobs lights", AsWritten),
-    ("weft jobs trace --sizes mixed --jobs 480 --gap 120 --seed 1", AsWritten),
-    ("weft jobs trace --sizes heavy-tailed --jobs 10000 --gpus 128 --load 0.9 --seed 3", AsWritten),
+    ("weft cluster lights", AsWritten),
+    ("weft cluster trace --sizes mixed --jobs 480 --gap 120 --seed 1", AsWritten),
+    (
+        "weft cluster trace --sizes heavy-tailed --jobs 10000 --gpus 128 --load 0.9 --seed 3",
+        AsWritten,
+    ),
     (
         "weft cluster --trace T.csv --cluster C.csv --policy dlas-gpu --placement skew --out DIR",
         Elsewhere("is a pattern; testbed/tests/cluster.rs runs it"),
@@ -81,6 +84,14 @@ const COMMANDS: &[(&str, How)] = &[
          /tmp/weft-certs-x",
         Elsewhere("names a run of its reader; live_jobs asks weft top"),
     ),
+    ("weft job add job.toml --controller http://10.0.0.1:22342", Elsewhere(OPERATED)),
+    ("weft job list --controller http://10.0.0.1:22342", Elsewhere(OPERATED)),
+    ("weft job hold a0 rows.toml --controller http://10.0.0.1:22342", Elsewhere(OPERATED)),
+    (
+        "weft job bands round-robin --interval 20 --controller http://10.0.0.1:22342",
+        Elsewhere(OPERATED),
+    ),
+    ("weft job remove digits --controller http://10.0.0.1:22342", Elsewhere(OPERATED)),
     ("weft job pause digits --controller http://10.0.0.1:22342", Elsewhere(STEERED)),
     ("weft job resume digits --controller http://10.0.0.1:22342", Elsewhere(STEERED)),
     ("weft job resize digits 4 --controller http://10.0.0.1:22342", Elsewhere(STEERED)),
@@ -156,6 +167,9 @@ const CONTAINER: &str = "needs a container engine; the file is checked below";
 
 /// Why commands that build on each other are not run here.
 const IN_TURN: &str = "testbed/tests/certs.rs runs the block of docs/security.md";
+
+/// Why commands of operators are not run here.
+const OPERATED: &str = "testbed/tests/operator.rs and live_holdings run weft job";
 
 /// Why commands that steer a job are not run here.
 const STEERED: &str = "names a controller of its reader; live_jobs steers one";

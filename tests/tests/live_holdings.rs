@@ -2,27 +2,23 @@
 //! of both: an allreduce's lease while its workers sum, and a push job's relay while a worker
 //! pulls. Over UDP on loopback: needs `weft-node` and `weft-controller` beside this test.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weft_client::push::{PushConfig as PushClient, PushSession};
 use weft_client::{Config, Session};
 use weft_config::controller::{ControllerConfig, HostConfig, NodeConfig as BoxConfig};
 use weft_config::node::{ControllerSection, Io, NodeConfig, PortSection, ServerSection};
-use weft_control::{
-    BoxIndex, HoldingCommand, JobConfig, MemberConfig, PushConfig, RowConfig, SumOrder,
-};
 use weft_rpc::v1::HoldingKind;
 use weft_testbed::operator::Operator;
 use weft_tests::live::daemon::Program;
 use weft_tests::live::node::own_address;
+use weft_tests::live::run::weft;
 use weft_tests::live::{PATIENCE, eventually};
-use weft_wire::frame::Endpoint;
-use weft_wire::header::{ElementType, Operation};
-use weft_wire::hello::{Integrity, Overflow};
-use weft_wire::{JobId, MacAddr};
 
 const REDUCED: u16 = 9;
 const PUSHED: u16 = 5;
@@ -41,52 +37,15 @@ impl Place {
     }
 
     /// The share and the lease of two workers, and the relay of a push job.
-    fn commands(&self) -> [HoldingCommand; 3] {
-        let member = |rank| MemberConfig { addr: self.worker(rank), weight: 1, is_box: false };
-        let share = JobConfig {
-            job: JobId(REDUCED),
-            slots_max: 64,
-            rate_bytes_per_sec: None,
-            burst_bytes: 1 << 20,
-        };
-        let lease = RowConfig {
-            row: ROW,
-            job: JobId(REDUCED),
-            members: vec![member(0), member(1)],
-            element_type: ElementType::I32,
-            operation: Operation::Sum,
-            sum_order: SumOrder::Arrival,
-            overflow: Overflow::Clamp,
-            integrity: Integrity::Crc32c,
-            elements: 256,
-            window: 64,
-            chunks_max: 1 << 30,
-            exponent: Some(-16),
-            fan_in: 2,
-            parent: None,
-        };
-        let push = PushConfig {
-            job: JobId(PUSHED),
-            box_index: BoxIndex(0),
-            workers: vec![self.at(26_000)],
-            server: Endpoint { mac: MacAddr::BROADCAST, addr: self.at(22_500) },
-            replica: None,
-            quota_bytes: 1 << 20,
-            pull_cache_bytes: 1 << 18,
-            chunks: 12,
-            elements: 256,
-            element_type: ElementType::I32,
-            overflow: Overflow::Wrap,
-            integrity: Integrity::Crc32c,
-            exponent: None,
-            rate_bytes_per_sec: None,
-            burst_bytes: 0,
-        };
-        [
-            HoldingCommand::InstallJob(share),
-            HoldingCommand::InstallLease(lease),
-            HoldingCommand::InstallPush(push),
-        ]
+    fn holdings(&self) -> String {
+        let members = [0, 1].map(|rank| self.worker(rank).to_string());
+        let (worker, server) = (self.at(26_000), self.at(22_500));
+        format!(
+            "[[job]]\nid = {REDUCED}\nslots_max = 64\n{}[[push]]\njob = {PUSHED}\n\
+             workers = [\"{worker}\"]\nserver = \"{server}\"\nchunks = 12\n\
+             quota_bytes = 1048576\npull_cache_bytes = 262144\n",
+            row(&members)
+        )
     }
 
     /// Sums for as long as it is told to; every sum must be right. Returns how many.
@@ -114,15 +73,20 @@ impl Place {
     }
 }
 
-fn operator(endpoint: &str) -> Operator {
-    let begun = Instant::now();
-    loop {
-        match Operator::dial(endpoint, None, Duration::from_secs(10)) {
-            Ok(operator) => return operator,
-            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
+/// The lease of two workers.
+fn row(members: &[String; 2]) -> String {
+    format!(
+        "[[row]]\nrow = {ROW}\njob = {REDUCED}\nmembers = {members:?}\nwindow = 64\n\
+         overflow = \"clamp\"\nchunks_max = 1073741824\nexponent = -16\n"
+    )
+}
+
+/// `weft job hold` with a file: its exit status and standard error.
+fn hold(endpoint: &str, file: &Path, more: &[&str]) -> (Option<i32>, String) {
+    let file = file.to_str().expect("UTF-8");
+    let words = [&["job", "hold", "a0", file, "--controller", endpoint], more].concat();
+    let ended = weft(&words, PATIENCE);
+    (ended.code, ended.stderr)
 }
 
 /// What the box holds and lacks, as the controller says.
@@ -166,10 +130,12 @@ fn what_a_box_was_told_to_hold_is_there_again_after_kills() {
     let mut aggregator = Program::start(directory, "a0", "weft-node", &config);
     let attached = || held(&endpoint).is_some_and(|(.., is_attached)| is_attached);
     assert!(eventually(PATIENCE, attached), "the box does not call");
-    let asked = operator(&endpoint);
-    for command in place.commands() {
-        asked.hold("a0", command).expect("it is installed");
-    }
+    let file = directory.join("holdings.toml");
+    fs::write(&file, place.holdings()).expect("a file in a temporary directory");
+    assert_eq!(hold(&endpoint, &file, &[]).0, Some(0));
+    let (code, problem) = hold(&endpoint, &file, &[]);
+    let reason = "the job's share of job 9: ";
+    assert!(code == Some(1) && problem.contains(reason), "it is there already: {problem}");
     let all = [HoldingKind::Push, HoldingKind::Job, HoldingKind::Row].map(i32::from);
     let has_all = || {
         let (mut kinds, missing, _) = held(&endpoint).unwrap_or_default();
@@ -222,10 +188,10 @@ fn what_a_box_was_told_to_hold_is_there_again_after_kills() {
     session.close().expect("the server is there");
 
     // What is taken back stays away.
-    let asked = operator(&endpoint);
-    let job = JobId(REDUCED);
-    asked.hold("a0", HoldingCommand::RemoveLease { job, row: ROW }).expect("nobody uses it");
-    asked.hold("a0", HoldingCommand::RemoveJob { job }).expect("it has no lease");
+    let text = place.holdings();
+    let (reduced, _) = text.split_once("[[push]]").expect("the push job is last");
+    fs::write(&file, reduced).expect("a file in a temporary directory");
+    assert_eq!(hold(&endpoint, &file, &["--remove"]).0, Some(0), "nobody uses it");
     aggregator.kill();
     aggregator.restart();
     let only_push = || held(&endpoint) == Some((vec![HoldingKind::Push.into()], 0, true));

@@ -162,7 +162,7 @@ impl Rig {
             setns(hub, CloneFlags::CLONE_NEWNET).expect("root may enter");
             let begun = Instant::now();
             let operator = Operator::dial(&endpoint, None, PATIENCE).expect("it listens");
-            operator.set_bands(policy).expect("it is heeded");
+            operator.set_bands(policy, 0).expect("it is heeded");
             begun.elapsed()
         });
         said.join().expect("the word came back")

@@ -9,7 +9,8 @@ use weft_process::shipped;
 
 /// Plans the transfers of training jobs: who may send, when, where and how fast.
 ///
-/// Ends on SIGINT, SIGTERM or SIGHUP with a statistics block on stdout. Progress goes to stderr;
+/// Ends on SIGINT or SIGTERM with a statistics block on stdout; SIGHUP is logged and not used.
+/// Progress goes to stderr;
 /// the line `{"ready":true,…}` says that it serves.
 #[derive(Clone, Debug, Parser)]
 #[command(

@@ -304,7 +304,12 @@ impl Core {
                 self.reply(job, rank, convert::round_word(word));
             }
             Action::Resized { job, outcome } => self.tell_resized(job, outcome),
-            Action::Notice { job, notice } => self.log(job, &notice),
+            Action::Notice { job, notice } => {
+                self.log(job, &notice);
+                if let Notice::CommitsLost { lost, is_over, .. } = notice {
+                    self.lose_commits(job, lost, is_over);
+                }
+            }
         }
     }
 

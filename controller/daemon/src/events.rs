@@ -9,7 +9,7 @@ use std::path::Path;
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use weft_control::{GroupDescriptor, JobState};
-use weft_controller_engine::Resize;
+use weft_controller_engine::{LostCommits, Resize};
 
 /// The log.
 #[derive(Debug)]
@@ -48,6 +48,18 @@ struct Unpaused<'a> {
     job: &'a str,
     /// Why the job goes on.
     refused: &'a str,
+}
+
+/// A server returned with fewer commits than it announced.
+#[derive(Debug, Serialize)]
+struct CommitsLost<'a> {
+    t_ns: u64,
+    event: &'static str,
+    job: &'a str,
+    returned: u64,
+    acknowledged: u64,
+    /// No replica takes over: the job has ended.
+    is_over: bool,
 }
 
 /// A line of a group.
@@ -127,6 +139,21 @@ impl Events {
     /// It cannot be written.
     pub fn unpaused(&mut self, job: &str, refused: &str) -> std::io::Result<()> {
         self.write(&Unpaused { t_ns: monotonic_ns(), event: "job_unpaused", job, refused })
+    }
+
+    /// A job's server returned with fewer commits than it announced.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn commits_lost(
+        &mut self,
+        job: &str,
+        lost: LostCommits,
+        is_over: bool,
+    ) -> std::io::Result<()> {
+        let (returned, acknowledged) = (lost.returned.0, lost.acknowledged.0);
+        let (t_ns, event) = (monotonic_ns(), "commits_lost");
+        self.write(&CommitsLost { t_ns, event, job, returned, acknowledged, is_over })
     }
 
     fn write(&mut self, line: &impl Serialize) -> std::io::Result<()> {

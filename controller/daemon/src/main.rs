@@ -13,7 +13,7 @@ use weft_controller::cli::Cli;
 use weft_controller::daemon::{self, Daemon};
 use weft_controller::error::DaemonError;
 use weft_process::say;
-use weft_process::signals::ignores_hangup;
+use weft_process::signals::note_hangups;
 
 fn main() -> ExitCode {
     match start(&Cli::parse()) {
@@ -53,6 +53,7 @@ fn run(cli: &Cli, mut config: ControllerConfig) -> Result<(), DaemonError> {
         return Ok(());
     }
     let system = |what| move |source| DaemonError::System { what, source };
+    say::stamp_lines();
     // One thread: messages that come together go on together, and none wakes another thread.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -60,16 +61,13 @@ fn run(cli: &Cli, mut config: ControllerConfig) -> Result<(), DaemonError> {
         .map_err(system("start the runtime"))?;
     let format = config.stats_format;
     let last = runtime.block_on(async {
-        // Under `nohup` the end of a terminal is none of ours; asked before it is listened to.
-        let is_detached = ignores_hangup();
-        let mut hangup = signal(SignalKind::hangup()).map_err(system("catch SIGHUP"))?;
+        note_hangups("weft-controller").map_err(system("catch SIGHUP"))?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(system("catch SIGINT"))?;
         let mut terminate = signal(SignalKind::terminate()).map_err(system("catch SIGTERM"))?;
         let stop = async {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
-                _ = hangup.recv(), if !is_detached => {}
             }
         };
         Daemon::bind(config).await?.run(stop).await

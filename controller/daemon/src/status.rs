@@ -13,6 +13,7 @@ use tonic::{Request, Response, Status};
 use weft_control::JobState;
 use weft_controller_engine::{BandStatus, GroupStatus, NodeStatus, WorkerStatus};
 use weft_process::listener::serve_page;
+use weft_process::metrics::Asked;
 use weft_rpc::convert::{figures_to_proto, held_to_proto};
 use weft_rpc::v1;
 use weft_rpc::v1::status_server::Status as StatusService;
@@ -292,7 +293,8 @@ pub fn write_json(snapshot: &Snapshot) -> String {
     json.to_string()
 }
 
-/// Serves `GET /metrics` until the runtime ends.
+/// Serves `GET /metrics`, `/healthz` and `/readyz` until the runtime ends. A controller that has
+/// read its state and listens is ready; this begins then.
 ///
 /// # Errors
 /// The address cannot be listened on.
@@ -300,9 +302,15 @@ pub async fn serve_metrics(addr: SocketAddr, reader: Reader) -> Result<SocketAdd
     let listen = |source| DaemonError::Listen { addr, what: "metrics", source };
     let listener = TcpListener::bind(addr).await.map_err(listen)?;
     let bound = listener.local_addr().map_err(listen)?;
-    tokio::spawn(serve_page(listener, move || {
+    tokio::spawn(serve_page(listener, move |asked| {
         let reader = reader.clone();
-        async move { Reader::read(&reader).await.as_ref().map(write_metrics) }
+        async move {
+            let snapshot = Reader::read(&reader).await.ok_or("the controller is ending\n")?;
+            Ok(match asked {
+                Asked::Page => write_metrics(&snapshot),
+                Asked::Health | Asked::Readiness => "ready\n".to_owned(),
+            })
+        }
     }));
     Ok(bound)
 }

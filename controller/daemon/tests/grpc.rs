@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use weft_config::controller::ControllerConfig;
 use weft_rpc::v1;
 use weft_rpc::v1::command::Command;
 use weft_rpc::v1::nodes_client::NodesClient;
@@ -242,6 +243,42 @@ async fn a_job_that_is_unregistered_is_over_for_its_workers() {
     server.install().await;
     assert!(matches!(other.hear().await, Some(Heard::Grant(_))));
     client.register_job(more_job()).await.unwrap();
+}
+
+/// A journal lost its end: the server begins below the version that it announced.
+#[tokio::test]
+async fn a_server_that_is_back_without_announced_commits_ends_the_job() {
+    let directory = tempfile::tempdir().unwrap();
+    let events = directory.path().join("events.jsonl");
+    let channel =
+        controller(ControllerConfig { events: Some(events.to_str().unwrap().into()), ..config() })
+            .await;
+    let mut server = Box::attach(&channel, 0, 82).await;
+    let mut worker = Worker::welcome(&channel, 0).await;
+    worker.ask(v1::TransferRequest { version: 82, ..request(1) }).await;
+    let group = server.install().await;
+    assert!(matches!(worker.hear().await, Some(Heard::Grant(_))));
+    server.commit(&group).await;
+    let Some(Heard::Delivered(delivered)) = worker.hear().await else { panic!("not delivered") };
+    assert_eq!(delivered.version, 83);
+    drop(server);
+    let _server = Box::attach_again(&channel, 1, 35, 4).await;
+    let text = "server returned with version 35, 83 were acknowledged";
+    let Some(Heard::Refused(refused)) = worker.hear().await else { panic!("not told") };
+    assert_eq!((refused.field.as_str(), refused.problem.as_str()), ("job", text));
+    assert_eq!(worker.hear().await, None, "its stream has ended");
+    // A later worker, the status and the log of events have the same reason.
+    let mut later = Worker::attach(&channel, hello(1)).await;
+    let Some(Heard::Refused(refused)) = later.hear().await else { panic!("not refused") };
+    assert_eq!(refused.problem, text);
+    let mut status = StatusClient::new(channel.clone());
+    let read = status.read(v1::StatusRequest {}).await.unwrap().into_inner();
+    assert_eq!(read.jobs[0].refusing, text);
+    let lines = std::fs::read_to_string(&events).unwrap();
+    let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let event = lines.into_iter().find(|line| line["event"] == "commits_lost").expect("an event");
+    let got = ["job", "returned", "acknowledged", "is_over"].map(|key| event[key].clone());
+    assert_eq!(serde_json::json!(got), serde_json::json!(["digits", 35, 83, true]));
 }
 
 /// 4,000 of them took 70 MB, for ever.

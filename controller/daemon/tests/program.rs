@@ -71,7 +71,7 @@ fn it_says_when_it_is_ready_and_ends_with_its_figures() {
     let socket = directory.path().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
     manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    command.env("NOTIFY_SOCKET", &socket);
+    command.env("NOTIFY_SOCKET", &socket).env_remove("JOURNAL_STREAM");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let ready: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
@@ -79,11 +79,27 @@ fn it_says_when_it_is_ready_and_ends_with_its_figures() {
     let mut state = [0; 16];
     let len = manager.recv(&mut state).unwrap();
     assert_eq!(&state[..len], b"READY=1", "what a service manager waits for");
-    let mut scraper = TcpStream::connect(ready["metrics"].as_str().unwrap()).unwrap();
-    scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-    let mut metrics = String::new();
-    scraper.read_to_string(&mut metrics).unwrap();
+    let get = |path: &str| {
+        let mut scraper = TcpStream::connect(ready["metrics"].as_str().unwrap()).unwrap();
+        write!(scraper, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        scraper.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let metrics = get("/metrics");
     assert!(metrics.contains("weft_updates_requested_total{job=\"digits\"} 0"), "{metrics}");
+    assert!(metrics.contains("weft_node_band_wait_max_seconds"), "{metrics}");
+    assert!(!metrics.contains("_ns"), "times are in seconds: {metrics}");
+    for path in ["/healthz", "/readyz"] {
+        assert!(get(path).starts_with("HTTP/1.1 200 "), "{path}");
+    }
+    // A hang-up is a line of the log, with the time, and no end.
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGHUP).unwrap();
+    let heard = lines.next().unwrap().unwrap();
+    let (time, text) = heard.split_once(' ').unwrap();
+    assert!(text.starts_with("weft-controller: SIGHUP is not used: "), "{heard}");
+    assert!(time.len() == 24 && time.ends_with('Z'), "{heard}");
+    assert!(get("/healthz").starts_with("HTTP/1.1 200 "), "it went on");
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
     let mut figures = String::new();
     child.stdout.take().unwrap().read_to_string(&mut figures).unwrap();

@@ -10,7 +10,7 @@ use weft_wire::{GroupId, JobId, Members, Rank};
 use weft_plan::case::Segment;
 use weft_plan::policy::AnyPolicy;
 
-use super::message::{GrantSegment, NodeId};
+use super::message::{GrantSegment, LostCommits, NodeId};
 
 mod counters;
 mod numbers;
@@ -61,6 +61,10 @@ pub(super) struct Job {
     pub(super) learnt_from: Option<(NodeId, Option<u64>)>,
     /// Its server has been away for a lease: nothing is promised to its transfers.
     pub(super) is_server_away: bool,
+    /// The commits that its server returned without; the server is then not followed.
+    pub(super) lost: Option<LostCommits>,
+    /// No replica takes over after such a loss: the job has ended.
+    pub(super) is_over: bool,
     pub(super) replica_progress: ReplicaProgress,
     pub(super) promotion: Promotion,
     pub(super) round: Round,

@@ -101,8 +101,8 @@ pub use bands::{BandStatus, BandsSet};
 pub use check::{ConfigError, shown};
 pub use job::JobCounters;
 pub use message::{
-    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
-    Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
+    Action, Gate, Grant, GrantSegment, LostCommits, NodeHello, NodeId, NotHeld, Notice, OpenGroup,
+    ProbeTrain, Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
 pub use question::{Answer, Question};
 pub use reduce::{BegunRound, ReduceStatus, SavedReduce};

@@ -252,6 +252,16 @@ pub enum Notice {
         /// The epoch of the server that has the job.
         epoch: ServerEpoch,
     },
+    /// A server returned without commits that it had announced. Its replica is promoted, or the job
+    /// has ended.
+    CommitsLost {
+        /// Which.
+        server: String,
+        /// The versions.
+        lost: LostCommits,
+        /// The job has ended: no replica is fit.
+        is_over: bool,
+    },
     /// The job's frames leave the host of its server in another band. `None`: with the rest.
     Band {
         /// The band that it had.
@@ -268,6 +278,22 @@ pub enum Notice {
         /// Why.
         error: BandError,
     },
+}
+
+/// Commits that a server had announced and lost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LostCommits {
+    /// The version that it is back with.
+    pub returned: Version,
+    /// The version that it had announced.
+    pub acknowledged: Version,
+}
+
+impl fmt::Display for LostCommits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (returned, acknowledged) = (self.returned.0, self.acknowledged.0);
+        write!(f, "server returned with version {returned}, {acknowledged} were acknowledged")
+    }
 }
 
 impl fmt::Display for Notice {
@@ -307,6 +333,10 @@ impl fmt::Display for Notice {
                  another one since epoch {}; end it, and begin the next job with new files",
                 epoch.0
             ),
+            Self::CommitsLost { server, lost, is_over } => {
+                let what = if *is_over { "the job ends" } else { "its replica takes over" };
+                write!(f, "`{server}`: {lost}; {what}")
+            }
             Self::Band { from, to } => {
                 write!(f, "band {} instead of {}", Shown(*to), Shown(*from))
             }

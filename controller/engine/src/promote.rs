@@ -24,6 +24,7 @@ use super::{Controller, Why};
 
 mod fitness;
 mod lease;
+mod lost;
 
 /// What became of a replica that was promoted.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +98,7 @@ impl Controller {
         }
         let job = self.jobs.get_mut(&id).expect("checked");
         job.is_known = false;
+        (job.lost, job.is_over) = (None, false);
         let server = (node, self.nodes[node.index()].life());
         job.learn(server, promoted.version, promoted.order.0, promoted.momentum_norm);
         job.begin_round_within();
@@ -211,6 +213,9 @@ impl Controller {
     /// The job's server is here, and nobody takes its place.
     fn go_on(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
         let id = state.job;
+        if let Some(lost) = self.lost_commits(state) {
+            return self.lose_commits(now_ns, id, lost);
+        }
         let job = self.jobs.get_mut(&id).expect("the caller's job");
         job.promotion.resume();
         let is_first = !job.is_known;

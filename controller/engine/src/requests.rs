@@ -172,6 +172,9 @@ impl Controller {
                 None => Refusal::new("job", format!("there is no job {}", job.0)),
             });
         };
+        if let Some(lost) = known.lost.filter(|_| known.is_over) {
+            return Err(Refusal::new("job", format!("{lost}")));
+        }
         if rank.index() >= known.workers.len() {
             let (name, workers) = (&known.config.name, known.workers.len());
             let problem = format!("is {rank}; job `{name}` has ranks 0 to {}", workers - 1);

@@ -187,6 +187,8 @@ impl Controller {
             is_untouched,
             learnt_from: None,
             is_server_away: false,
+            lost: None,
+            is_over: false,
             replica_progress: ReplicaProgress::default(),
             promotion,
             round: Round::default(),

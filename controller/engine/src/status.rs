@@ -190,9 +190,13 @@ impl Controller {
             }),
             is_server_attached: self.nodes[job.server.index()].is_attached(),
             epoch: job.promotion.epoch().0,
-            refusing: job.refusing.map_or_else(String::new, |(node, error)| {
-                format!("{}: {}", self.nodes[node.index()].name(), explain(error))
-            }),
+            refusing: match (job.lost, job.refusing) {
+                (Some(lost), _) => format!("{lost}"),
+                (None, Some((node, error))) => {
+                    format!("{}: {}", self.nodes[node.index()].name(), explain(error))
+                }
+                (None, None) => String::new(),
+            },
             is_replica_lost: job.promotion.is_replica_left() || job.promotion.epoch().0 > 0,
             workers: self.worker_status(now_ns, job),
             groups: work::open_groups(now_ns, job, &self.groups),

@@ -50,6 +50,18 @@ impl Controller {
         if !self.registered.iter().any(|job| job.name == name) {
             return Err(UnregisterError::Configured);
         }
+        let ended = self.end_updates(now_ns, id);
+        self.jobs.remove(&id);
+        self.bands.remove_job(id);
+        self.registered.retain(|job| job.name != name);
+        self.is_saved = false;
+        // Others may use what it was promised.
+        self.need_plan(Why::Word);
+        Ok(ended)
+    }
+
+    /// Drops what a job asked for, takes its groups back, and detaches its workers.
+    pub(super) fn end_updates(&mut self, now_ns: u64, id: JobId) -> Unregistered {
         let job = &self.jobs[&id];
         let pending: Vec<Ticket> = job.pending.keys().copied().collect();
         let open: Vec<GroupId> = job.open.values().copied().collect();
@@ -66,13 +78,7 @@ impl Controller {
         for rank in ranks {
             self.handle_worker_gone(id, rank);
         }
-        self.jobs.remove(&id);
-        self.bands.remove_job(id);
-        self.registered.retain(|job| job.name != name);
-        self.is_saved = false;
-        // Others may use what it was promised.
-        self.need_plan(Why::Word);
-        Ok(Unregistered { job: id, dropped, groups })
+        Unregistered { job: id, dropped, groups }
     }
 
     /// Ends a group; returns how many of its updates were not granted. Of the others their server

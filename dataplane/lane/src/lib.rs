@@ -34,7 +34,7 @@ pub use draws::DrawTape;
 pub use engine::LaneEngine;
 pub use idle::Idle;
 pub use keys::{Homes, Keyed};
-pub use settings::{KeyTable, Settings};
+pub use settings::{KeyTable, Settings, holdings};
 pub use steer::LaneMap;
 pub use steered::{FramePool, LanePort, Relay, RelayPort, Ring, SteerStats, SteeredPort, steer};
 pub use wrap::{Capture, Wrapped};

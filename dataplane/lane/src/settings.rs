@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_config::Problem;
-use weft_config::node::{Io, NodeConfig, RowSection};
+use weft_config::node::{Io, JobSection, NodeConfig, RowSection};
+use weft_control::HoldingCommand;
 use weft_engine::admit::StrangersQuota;
 use weft_engine::role::model::ModelConfigError;
 use weft_engine::role::replica::ReplicaJobConfig;
@@ -129,19 +130,7 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         .check()
         .map_err(|error| Problem::new(format!("strangers.{}", error.field), error.problem))?;
     let udp_port = config.port.udp_port;
-    for row in &mut config.row {
-        let weights = row.members.iter().fold(0u32, |sum, m| sum.saturating_add(m.weight));
-        row.fan_in.get_or_insert(weights);
-        if let Some(parent) = &mut row.parent {
-            parent.source_port.get_or_insert(udp_port);
-        }
-    }
-    let jobs = config.job.iter().map(|job| JobConfig {
-        job: JobId(job.id),
-        slots_max: job.slots_max,
-        rate_bytes_per_sec: job.rate_bytes_per_sec,
-        burst_bytes: job.burst_bytes,
-    });
+    fill_rows(&mut config);
     let rows = config.row.iter().enumerate().map(|(index, row)| resolve_row(&config, index, row));
     let table = BoxConfig {
         local: Endpoint {
@@ -150,7 +139,7 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         },
         shards: config.lcores.shards,
         mtu: config.port.mtu,
-        jobs: jobs.collect(),
+        jobs: config.job.iter().map(share).collect(),
         rows: rows.collect::<Result<_, _>>()?,
         pushes: config.push.iter().map(jobs::push).collect(),
     };
@@ -178,6 +167,42 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         marks,
         udp_sockets,
     })
+}
+
+/// The jobs, rows and push jobs of a file as commands to a running node, in an order in which it
+/// takes them. The node checks them.
+///
+/// # Errors
+/// A row's root that cannot be.
+pub fn holdings(mut config: NodeConfig) -> Result<Vec<HoldingCommand>, Problem> {
+    fill_rows(&mut config);
+    let rows = config.row.iter().enumerate();
+    let rows = rows.map(|(index, row)| resolve_row(&config, index, row));
+    let rows = rows.map(|row| row.map(HoldingCommand::InstallLease));
+    let shares = config.job.iter().map(|job| Ok(HoldingCommand::InstallJob(share(job))));
+    let pushes = config.push.iter().map(|push| Ok(HoldingCommand::InstallPush(jobs::push(push))));
+    shares.chain(rows).chain(pushes).collect()
+}
+
+/// Fills in what a row has by default from elsewhere in the file.
+fn fill_rows(config: &mut NodeConfig) {
+    let udp_port = config.port.udp_port;
+    for row in &mut config.row {
+        let weights = row.members.iter().fold(0u32, |sum, m| sum.saturating_add(m.weight));
+        row.fan_in.get_or_insert(weights);
+        if let Some(parent) = &mut row.parent {
+            parent.source_port.get_or_insert(udp_port);
+        }
+    }
+}
+
+fn share(job: &JobSection) -> JobConfig {
+    JobConfig {
+        job: JobId(job.id),
+        slots_max: job.slots_max,
+        rate_bytes_per_sec: job.rate_bytes_per_sec,
+        burst_bytes: job.burst_bytes,
+    }
 }
 
 /// The switch, which must be able to do what the file asks for.

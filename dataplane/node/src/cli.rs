@@ -11,7 +11,8 @@ use weft_process::shipped;
 
 /// Sums gradients of training jobs on their way: the aggregator of Weft.
 ///
-/// Ends on SIGINT, SIGTERM or SIGHUP with a statistics block on stdout. Progress goes to stderr;
+/// Ends on SIGINT or SIGTERM with a statistics block on stdout; SIGHUP is logged and not used.
+/// Progress goes to stderr;
 /// the line that begins with "weft-node ready:" (or is `{"ready":true,…}` with --format json) says
 /// that the node serves. A parameter server without `state_dir` forgets its job when it ends.
 #[derive(Clone, Debug, Parser)]

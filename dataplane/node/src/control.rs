@@ -141,6 +141,12 @@ impl NodeControl {
         self.controller.store(if is_there { THERE } else { GONE }, Ordering::Release);
     }
 
+    /// Whether a controller is there.
+    #[must_use]
+    pub fn has_controller(&self) -> bool {
+        self.controller.load(Ordering::Acquire) == THERE
+    }
+
     /// The controller has had the box hold all that it is to hold. It says so when the lanes have
     /// answered to that, so they have it.
     pub fn note_settled(&self) {

@@ -57,7 +57,8 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
         return Err(NodeError::Bench);
     }
     files::raise();
-    let stop = signals::stop_flag().map_err(NodeError::Signals)?;
+    say::stamp_lines();
+    let stop = signals::daemon_stop_flag("weft-node").map_err(NodeError::Signals)?;
     let mut options = Options { eal_args, stop, control: None, lives: 0 };
     let mut last = None;
     let report = loop {

@@ -415,12 +415,12 @@ impl Node<'_> {
         let (name, driver, mtu) = (&info.name, &info.driver, info.mtu);
         let pid = std::process::id();
         match self.settings.config.node.stats_format {
-            StatsFormat::Text => weft_process::say!(
+            // Scripts wait for a line that begins so.
+            StatsFormat::Text => weft_process::say::bare(format_args!(
                 "weft-node ready: port={name} driver={driver} addr={} mac={} mtu={mtu} \
                  shards={shards} pid={pid}",
-                local.addr,
-                local.mac
-            ),
+                local.addr, local.mac
+            )),
             StatsFormat::Json => {
                 let line = serde_json::json!({
                     "ready": true,

@@ -1,18 +1,21 @@
-//! The reporter's thread: periodic statistics on stderr, and `GET /metrics`.
+//! The reporter's thread: periodic statistics on stderr, `GET /metrics`, `/healthz`, `/readyz`.
 //!
 //! It reads the lanes' latest snapshots and never touches a lane. Invariant: it ends soon after the
 //! stop flag, whatever scrapers do.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use weft_config::StatsFormat;
 use weft_config::node::NodeConfig;
 use weft_process::listener::{SCRAPERS_MAX, serve_page};
+use weft_process::metrics::Asked;
 use weft_process::say;
 
+use crate::control::NodeControl;
 use crate::error::NodeError;
 use crate::lane::Shared;
 use crate::stats::{LaneSnapshot, PortReport, Report, metrics, write_text};
@@ -42,14 +45,20 @@ pub(crate) fn run(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsL
 
 async fn report(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsListener>) {
     let (ask, mut asked) = mpsc::channel::<oneshot::Sender<String>>(SCRAPERS_MAX);
+    let is_running = Arc::new(AtomicBool::new(false));
     if let Some(MetricsListener(listener)) = metrics {
-        let ask = ask.clone();
-        let page = move || {
+        let (ask, is_running) = (ask.clone(), Arc::clone(&is_running));
+        let control = shared.control.clone().filter(|_| config.controller.is_some());
+        let page = move |asked| {
             let (answer, answered) = oneshot::channel();
             let ask = ask.clone();
+            let readiness = readiness(is_running.load(Ordering::Relaxed), control.as_deref());
             async move {
-                ask.send(answer).await.ok()?;
-                answered.await.ok()
+                if asked == Asked::Readiness {
+                    return readiness.map(|()| "ready\n".to_owned());
+                }
+                ask.send(answer).await.map_err(|_| ENDING)?;
+                answered.await.map_err(|_| ENDING)
             }
         };
         match tokio::net::TcpListener::from_std(listener) {
@@ -73,6 +82,7 @@ async fn report(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsLis
             }
         }
         let Some(known) = lanes.iter().cloned().collect::<Option<Vec<_>>>() else { continue };
+        is_running.store(true, Ordering::Relaxed);
         let report = || Report::new(config, shared.start.elapsed().as_secs_f64(), &known);
         if !period.is_zero() && last.0.elapsed() >= period {
             let report = report().with_rates_since(&last.1, last.0.elapsed());
@@ -89,5 +99,18 @@ async fn report(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsLis
     }
 }
 
+/// Whether the node does its work: its lanes run, and the controller that it is to have knows it.
+fn readiness(is_running: bool, control: Option<&NodeControl>) -> Result<(), &'static str> {
+    match (is_running, control) {
+        (false, _) => Err("the lanes do not run yet\n"),
+        (true, Some(control)) if !control.has_controller() => {
+            Err("the node has no stream to its controller\n")
+        }
+        (true, _) => Ok(()),
+    }
+}
+
+/// Why there is no page.
+const ENDING: &str = "the node is ending\n";
 /// How often it looks for something to do.
 const TICK: Duration = Duration::from_millis(50);

@@ -11,8 +11,8 @@ use crate::member::{Member, join_all};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use weft_config::node::{
-    FaultsSection, Io, JobSection, MemberSection, NodeConfig, ParentSection, PortSection,
-    RowSection, TraceSection,
+    ControllerSection, FaultsSection, Io, JobSection, MemberSection, NodeConfig, ParentSection,
+    PortSection, RowSection, TraceSection,
 };
 use weft_io::shm::{ShmConfig, ShmPort};
 
@@ -510,4 +510,53 @@ fn a_node_goes_on_when_nobody_reads_its_stderr() {
     let pid = Pid::from_raw(i32::try_from(node.id()).expect("a process number"));
     nix::sys::signal::kill(pid, Signal::SIGINT).expect("it runs");
     assert_eq!(node.wait().expect("a child").code(), Some(0));
+}
+
+fn free_tcp() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("bound")
+}
+
+/// `/healthz` and `/readyz`; SIGHUP is a line of the log; lines have the time, unless the journal
+/// has it.
+#[test]
+fn a_node_says_whether_it_is_ready_and_outlives_sighup() {
+    for (name, is_journal) in [("ready", false), ("unready", true)] {
+        let (metrics, nobody) = (free_tcp(), free_tcp());
+        let setup = setup(name, 1, |config| {
+            config.node.metrics = Some(metrics);
+            config.node.metrics_period_ms = 10;
+            config.controller = is_journal.then(|| ControllerSection {
+                endpoint: format!("http://{nobody}"),
+                name: None,
+                tls: None,
+            });
+        });
+        let mut command = weft_node(&setup.file, &[]);
+        command.env_remove("JOURNAL_STREAM");
+        if is_journal {
+            command.env("JOURNAL_STREAM", "8:1");
+        }
+        let node = Running::start(&mut command);
+        assert!(get(metrics, "/healthz").starts_with("HTTP/1.1 200 "));
+        assert!(get(metrics, "/nothing").starts_with("HTTP/1.1 404 "));
+        let wanted = match is_journal {
+            true => ("HTTP/1.1 503 ", "no stream to its controller"),
+            false => ("HTTP/1.1 200 ", "ready"),
+        };
+        let is_so = |page: &str| page.starts_with(wanted.0) && page.contains(wanted.1);
+        let begun = Instant::now();
+        while !is_so(&get(metrics, "/readyz")) {
+            assert!(begun.elapsed() < PATIENCE, "{}", get(metrics, "/readyz"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        node.signal(Signal::SIGHUP);
+        let heard = node.line_with("weft-node: SIGHUP is not used: ");
+        assert_eq!(heard.starts_with("weft-node: "), is_journal, "{heard}");
+        let stamp: String = heard.chars().take(25).collect();
+        let form = stamp.replace(|c: char| c.is_ascii_digit(), "0");
+        assert!(is_journal || form == "0000-00-00T00:00:00.000Z ", "{heard}");
+        assert!(get(metrics, "/healthz").starts_with("HTTP/1.1 200 "), "it went on");
+        assert_eq!(node.end(Signal::SIGTERM).code, Some(0));
+    }
 }

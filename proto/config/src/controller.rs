@@ -56,8 +56,8 @@ pub struct ControllerConfig {
     /// Listen without `tls` where others than this machine may call. Default false.
     #[serde(default)]
     pub insecure: bool,
-    /// Where Prometheus scrapes `/metrics`: read-only, without TLS, for everybody who reaches it.
-    /// Default: nowhere.
+    /// TCP address of `/metrics` for Prometheus, and of `/healthz` and `/readyz` for a supervisor:
+    /// read-only, without TLS, open to every caller. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
     /// File for the state that boxes do not have after a restart; one controller at a time has it.

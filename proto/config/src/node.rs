@@ -160,7 +160,8 @@ pub struct NodeSection {
     pub stats_period_s: u64,
     /// `text` (default) or `json`. `--format` overrides it.
     pub stats_format: StatsFormat,
-    /// TCP address that answers `GET /metrics` in Prometheus' text format. Default: none.
+    /// TCP address that answers `GET /metrics` in Prometheus' text format, `/healthz` and
+    /// `/readyz`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
     /// Milliseconds between two readings of the lanes' counters for that page; at least 10. Default

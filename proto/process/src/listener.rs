@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::metrics::{REQUEST_LEN_MAX, is_scrape, response};
+use crate::metrics::{Asked, REQUEST_LEN_MAX, asked, response};
 use crate::places::Places;
 
 /// Returns the next connection, once there is a descriptor for it.
@@ -21,12 +21,13 @@ pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// Answers `GET /metrics` until the runtime ends. An idle scraper delays no other.
+/// Answers `GET /metrics`, `/healthz` and `/readyz` until the runtime ends: health by itself, the
+/// others by `page`, which has the text or why there is none now. An idle scraper delays no other.
 pub async fn serve_page<P>(
     listener: TcpListener,
-    page: impl Fn() -> P + Clone + Send + Sync + 'static,
+    page: impl Fn(Asked) -> P + Clone + Send + Sync + 'static,
 ) where
-    P: Future<Output = Option<String>> + Send,
+    P: Future<Output = Result<String, &'static str>> + Send,
 {
     let places = Places::new(SCRAPERS_MAX, SCRAPERS_MAX);
     loop {
@@ -43,9 +44,9 @@ pub async fn serve_page<P>(
     }
 }
 
-async fn answer<P>(mut stream: TcpStream, page: impl Fn() -> P) -> io::Result<()>
+async fn answer<P>(mut stream: TcpStream, page: impl Fn(Asked) -> P) -> io::Result<()>
 where
-    P: Future<Output = Option<String>>,
+    P: Future<Output = Result<String, &'static str>>,
 {
     let (mut request, mut len) = ([0; REQUEST_LEN_MAX], 0);
     // Closing with a part of the request unread would reset the connection under the answer.
@@ -55,8 +56,13 @@ where
             more => len += more,
         }
     }
-    let page = if is_scrape(&request[..len]) { page().await } else { None };
-    stream.write_all(response(page.as_deref()).as_bytes()).await
+    let answer = match asked(&request[..len]) {
+        Some(Asked::Health) => Some(Ok("ok\n".to_owned())),
+        Some(asked) => Some(page(asked).await),
+        None => None,
+    };
+    let answer = answer.as_ref().map(|it| it.as_deref().map_err(|reason| *reason));
+    stream.write_all(response(answer).as_bytes()).await
 }
 
 /// After an accept that failed.
@@ -74,7 +80,7 @@ mod tests {
     async fn idle_connections_keep_no_scraper_waiting() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        tokio::spawn(serve_page(listener, || async { Some("a 1\n".to_owned()) }));
+        tokio::spawn(serve_page(listener, |_| async { Ok("a 1\n".to_owned()) }));
         let mut idle = Vec::new();
         for _ in 0..2 * SCRAPERS_MAX {
             idle.push(TcpStream::connect(at).await.unwrap());

@@ -2,32 +2,41 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use serde::Serialize;
+use weft_jobs::cluster::Cluster;
 use weft_jobs::sim::summary::{Figures, Summary};
 use weft_jobs::sim::{Observer, Row, Usage, rows};
 use weft_process::say;
 
+use super::cluster_bands::{self, BandsArgs};
 use super::cluster_choice::{Choice, Mode, policies, read_cluster, usage};
 use super::cluster_compare::{self, CompareArgs};
 use super::cluster_curves::{self, Curves};
+use super::cluster_elastic::{self, DistanceArgs, FitArgs, Table3Args};
 use super::cluster_files::Staged;
+use super::cluster_lights::{self, LightsArgs};
+use super::cluster_trace::{self, TraceArgs};
+use super::cluster_widths::{self, WidthsArgs};
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    command: Option<ClusterCommand>,
     /// The jobs: a CSV of Tiresias', ElasticFlow's or Alibaba's columns, or Philly's JSON. Times in
     /// seconds. A comparison takes several, also made-up ones: mixed:N, heavy-tailed:N for N jobs.
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) trace: Vec<PathBuf>,
     /// The cluster: num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node (GB), one
     /// row.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) cluster: PathBuf,
+    #[arg(long, value_name = "FILE", required = true)]
+    cluster: Option<PathBuf>,
     #[arg(long, default_value = "dlas-gpu", value_name = "NAME", help = policies())]
     pub(crate) policy: String,
     #[command(flatten)]
@@ -38,6 +47,46 @@ pub(crate) struct ClusterArgs {
     /// DIR/completions.svg and DIR/utilisation.svg; of a comparison, compare.json and compare.csv.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// List the priority band of each job's model updates
+    ///
+    /// Bands are 0 (first) to 6. Jobs are grouped by model, smaller models first; those of one
+    /// model rotate.
+    Bands(BandsArgs),
+    /// Simulate bands on the published placements of 21 jobs, beside the published times
+    ///
+    /// One parameter, the work of a step, is fitted so that placement 8 takes as long as
+    /// published under FIFO; the seven others, and all of One and RoundRobin, are predicted.
+    Lights(LightsArgs),
+    /// Make a trace up: Poisson arrivals, and sizes with a heavy tail
+    ///
+    /// CSV on standard output, as `weft cluster --trace` reads it. The same arguments give the same
+    /// jobs.
+    Trace(TraceArgs),
+    /// Fit speeds or a loss by non-negative least squares, with the residuals
+    Fit(FitArgs),
+    /// Measure how far the rules for widths are from the optimum, on small cases
+    Optimum(DistanceArgs),
+    /// Put Table 3 of the doubling paper beside what its settings give here
+    ///
+    /// Jobs alike on 64 GPUs, as fast at 1, 2, 4 and 8 GPUs as the paper says, 10 s for a restart.
+    Table3(Table3Args),
+    /// Compare the widths of elastic jobs by the way in which their workers sum
+    ///
+    /// Jobs of 1,000, 500 and 250 iterations with 6.4 s of computing each, on 64 GPUs; then 100
+    /// jobs of 1,000 that come 250 s apart. Ring, halving-doubling and binary blocks cost 30 us a
+    /// message and an eighth of a nanosecond to add a byte; Weft costs what its bench measured.
+    Widths(WidthsArgs),
+}
+
+impl ClusterArgs {
+    /// The cluster, which is there unless a subcommand is.
+    pub(super) fn cluster(&self) -> Result<Cluster, Failure> {
+        read_cluster(self.cluster.as_deref().unwrap_or(Path::new("")))
+    }
 }
 
 /// What scripts read in `summary.json`.
@@ -96,13 +145,26 @@ impl SummaryFile {
 }
 
 pub(crate) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
+    match &arguments.command {
+        Some(ClusterCommand::Bands(arguments)) => cluster_bands::run(arguments, format),
+        Some(ClusterCommand::Lights(arguments)) => cluster_lights::run(arguments, format),
+        Some(ClusterCommand::Trace(arguments)) => cluster_trace::run(arguments),
+        Some(ClusterCommand::Fit(arguments)) => cluster_elastic::run_fit(arguments, format),
+        Some(ClusterCommand::Optimum(arguments)) => cluster_elastic::run_optimum(arguments, format),
+        Some(ClusterCommand::Table3(arguments)) => cluster_elastic::run_table3(arguments, format),
+        Some(ClusterCommand::Widths(arguments)) => cluster_widths::run(arguments, format),
+        None => simulate(arguments, format),
+    }
+}
+
+fn simulate(arguments: &ClusterArgs, format: Format) -> Outcome {
     if !arguments.comparison.compare.is_empty() {
         return cluster_compare::run(arguments, format);
     }
     let [trace] = arguments.trace.as_slice() else {
         return Err(usage("--trace", "only a comparison takes several; see --compare"));
     };
-    let cluster = read_cluster(&arguments.cluster)?;
+    let cluster = arguments.cluster()?;
     let setup = arguments.choice.setup(&arguments.policy, cluster)?;
     arguments.choice.tell(&setup);
     let jobs = arguments.choice.jobs(trace, &setup)?;

@@ -20,7 +20,7 @@ use weft_testbed::interrupt;
 use weft_testbed::report::{ClusterRow, ClusterSample, cluster_rows, table};
 
 use super::cluster::ClusterArgs;
-use super::cluster_choice::{Choice, Mode, read_cluster, usage};
+use super::cluster_choice::{Choice, Mode, usage};
 use super::cluster_curves::{Curves, draw};
 use super::cluster_files::Staged;
 use super::{
@@ -81,7 +81,7 @@ struct Distance {
 
 pub(super) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
     let options = &arguments.comparison;
-    let cluster = read_cluster(&arguments.cluster)?;
+    let cluster = arguments.cluster()?;
     let seeds = compare::seeds(&options.seeds)?;
     if let Some(load) = options.loads.iter().find(|load| !(**load > 0.0 && load.is_finite())) {
         return Err(usage("--loads", format!("{load} is not above 0")));

@@ -24,9 +24,9 @@ use super::{Exit, Failure, Format, Outcome, csv_table, emit, emit_json, emit_tex
 pub(crate) struct TopArgs {
     /// The controller: https://ADDRESS:PORT, or http:// where it listens without TLS.
     controller: String,
-    /// Folder with an operator's certificate: ca.pem, operator.pem and operator.key (`weft certs`,
-    /// or that which `weft run` names).
-    #[arg(long, value_name = "DIR")]
+    /// Folder of `weft certs`, or that which `weft run` names: operator.pem there, else the one
+    /// operator-NAME.pem; or the path of such a file. ca.pem and the key are beside it.
+    #[arg(long, value_name = "FOLDER|FILE")]
     certs: Option<PathBuf>,
     /// Read the figures once, print them and exit; --format says how.
     #[arg(long)]

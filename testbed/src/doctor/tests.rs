@@ -45,7 +45,7 @@ fn a_good_machine_has_nothing_to_fix() {
 #[test]
 fn every_flaw_has_its_level_and_its_fix() {
     type Flaw = fn(&mut Facts);
-    let table: [(Flaw, &str, Level, &str); 19] = [
+    let table: [(Flaw, &str, Level, &str); 21] = [
         (|f| f.hugepages = Hugepages::default(), "hugepages", Level::Warn, "vm.nr_hugepages"),
         (|f| f.hugepages.free = 0, "hugepages", Level::Warn, "vm.nr_hugepages"),
         (|f| f.iommu_groups = 0, "iommu", Level::Warn, "intel_iommu=on"),

@@ -13,6 +13,6 @@ mod words;
 pub use screen::draw;
 pub use view::{
     BandLine, DropLine, GroupLine, JobLine, LinkLine, NodeLine, QueueLine, ReduceLine,
-    StragglerLine, View,
+    StragglerLine, View, state_word,
 };
 pub use words::text;

@@ -236,7 +236,8 @@ fn job_line(job: &v1::JobStatus, now_ns: u64, before: Option<&v1::StatusReply>) 
 }
 
 /// A state in small letters.
-fn state_word(state: i32) -> String {
+#[must_use]
+pub fn state_word(state: i32) -> String {
     let known = v1::JobState::try_from(state).unwrap_or_default();
     small(known.as_str_name(), "JOB_STATE_")
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use weft_control::Version;
-use weft_controller_engine::{BegunRound, Reporter, TransferRequest, Unregistered, shown};
+use weft_controller_engine::{
+    BegunRound, LostCommits, Reporter, TransferRequest, Unregistered, shown,
+};
 use weft_rpc::convert::rounds;
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
@@ -219,17 +221,30 @@ impl Core {
         });
     }
 
+    /// A job's server returned with fewer commits than it announced.
+    pub(super) fn lose_commits(&mut self, job: JobId, lost: LostCommits, is_over: bool) {
+        let name = self.controller.job(job).map_or_else(String::new, |job| job.name.clone());
+        self.write_event(|events| events.commits_lost(&name, lost, is_over));
+        if is_over {
+            self.end_streams(job, &lost.to_string());
+        }
+    }
+
     /// Ends the streams of a job's workers, after their last replies.
-    fn end_workers(&mut self, name: &str, ended: &Unregistered) {
-        let refused = v1::Refused::new("job", "was unregistered");
+    fn end_streams(&mut self, id: JobId, problem: &str) {
+        let refused = v1::Refused::new("job", problem);
         let message = Some(v1::worker_reply::Message::Refused(refused));
         self.workers.retain(|(job, _), peer| {
-            if *job == ended.job {
+            if *job == id {
                 // One that does not read is not told, and finds its stream ended.
                 let _ = peer.outbox.try_send(Ok(v1::WorkerReply { message: message.clone() }));
             }
-            *job != ended.job
+            *job != id
         });
+    }
+
+    fn end_workers(&mut self, name: &str, ended: &Unregistered) {
+        self.end_streams(ended.job, "was unregistered");
         weft_process::say!(
             "weft-controller: job `{name}` is over: {} updates dropped, {} groups taken back",
             ended.dropped,

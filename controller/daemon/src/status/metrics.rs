@@ -211,15 +211,23 @@ fn figures(text: &mut String, nodes: &[NodeStatus]) {
             );
         }
     }
-    let bands: [Row<BandFigures, u64>; 8] = [
-        ("sent_total", "counter", "Frames of a band that left a box's port.", |b| b.sent),
-        ("sent_bytes_total", "counter", "Bytes of them.", |b| b.sent_bytes),
-        ("full_total", "counter", "Frames lost because their band's queue was full.", |b| b.full),
-        ("aged_total", "counter", "Frames sent before better bands for their age.", |b| b.aged),
-        ("wait_max_ns", "gauge", "The longest that a frame waited.", |b| b.wait_max_ns),
-        ("waiting", "gauge", "Frames that wait.", |b| b.waiting),
-        ("waiting_bytes", "gauge", "Bytes that wait.", |b| b.waiting_bytes),
-        ("oldest_ns", "gauge", "How long the oldest frame has waited.", |b| b.oldest_ns),
+    let bands: [Row<BandFigures, f64>; 8] = [
+        ("sent_total", "counter", "Frames of a band that left a box's port.", |b| b.sent as f64),
+        ("sent_bytes_total", "counter", "Bytes of them.", |b| b.sent_bytes as f64),
+        ("full_total", "counter", "Frames lost because their band's queue was full.", |b| {
+            b.full as f64
+        }),
+        ("aged_total", "counter", "Frames sent before better bands for their age.", |b| {
+            b.aged as f64
+        }),
+        ("wait_max_seconds", "gauge", "The longest that a frame waited.", |b| {
+            b.wait_max_ns as f64 / 1e9
+        }),
+        ("waiting", "gauge", "Frames that wait.", |b| b.waiting as f64),
+        ("waiting_bytes", "gauge", "Bytes that wait.", |b| b.waiting_bytes as f64),
+        ("oldest_seconds", "gauge", "How long the oldest frame has waited.", |b| {
+            b.oldest_ns as f64 / 1e9
+        }),
     ];
     for (name, kind, help, value) in bands {
         let name = format!("weft_node_band_{name}");

@@ -111,6 +111,16 @@ pub(crate) struct Box {
 
 impl Box {
     pub(crate) async fn attach(channel: &Channel, next_order: u64, version: u64) -> Self {
+        Self::attach_again(channel, next_order, version, 3).await
+    }
+
+    /// The same in another life.
+    pub(crate) async fn attach_again(
+        channel: &Channel,
+        next_order: u64,
+        version: u64,
+        life: u64,
+    ) -> Self {
         let role = v1::JobRole {
             job: 1,
             role: v1::Role::Server.into(),
@@ -122,7 +132,7 @@ impl Box {
         let hello = v1::NodeHello {
             name: "s0".into(),
             roles: vec![role],
-            life: 3,
+            life,
             ..v1::NodeHello::default()
         };
         let (said, outbound) = mpsc::channel(64);

@@ -1,6 +1,7 @@
 //! Servers that die for good, replicas that take over or are left (SPEC#promotion, DESIGN I9).
 
 mod left;
+mod lost;
 mod restart;
 mod takeover;
 

@@ -90,3 +90,20 @@ const fn gauge(
 ) -> Figure<BandCounts> {
     Figure { name, kind: FigureKind::Gauge, help, read }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_in_metrics() {
+        let counts = BandCounts { wait_max_ns: 1_500_000_000, sent: 3, ..BandCounts::default() };
+        let counts = || std::iter::once(&counts);
+        let figures = Figures::sum(COUNTERS, counts()).and(GAUGES, counts());
+        let mut page = String::new();
+        write_metrics(&mut page, &[BandReport { band: "0", figures }]).unwrap();
+        assert!(page.contains("weft_band_wait_max_seconds{band=\"0\"} 1.5\n"), "{page}");
+        assert!(page.contains("weft_band_sent_total{band=\"0\"} 3\n"), "{page}");
+        assert!(!page.contains("_ns"), "{page}");
+    }
+}

@@ -87,7 +87,8 @@ pub(super) fn write_list(
 /// Columns beside the four of the indent.
 const WIDTH: usize = 74;
 
-/// Writes the figures of things of one kind, `weft_FAMILY_NAME`, each with its labels.
+/// Writes the figures of things of one kind, `weft_FAMILY_NAME`, each with its labels. Times are in
+/// seconds, the base unit of Prometheus.
 pub(super) fn write_metrics(
     out: &mut String,
     family: &str,
@@ -99,10 +100,14 @@ pub(super) fn write_metrics(
             FigureKind::Counter => ("_total", "counter"),
             FigureKind::Gauge => ("", "gauge"),
         };
+        let (name, per_unit) = match name.strip_suffix("_ns") {
+            Some(name) => (format!("{name}_seconds"), 1e9),
+            None => ((*name).to_owned(), 1.0),
+        };
         let name = format!("weft_{family}_{name}{suffix}");
         weft_process::metrics::head(out, &name, kind, help.trim_end_matches('.'))?;
         for (labels, figures) in things {
-            writeln!(out, "{name}{labels} {}", figures.0[index].value)?;
+            writeln!(out, "{name}{labels} {}", figures.0[index].value as f64 / per_unit)?;
         }
     }
     Ok(())

@@ -65,6 +65,12 @@ impl Running {
         self.child.id()
     }
 
+    /// The next line of the log that has these words.
+    pub(crate) fn line_with(&self, words: &str) -> String {
+        let lines = std::iter::from_fn(|| self.later.recv_timeout(PATIENCE).ok());
+        lines.into_iter().find(|line| line.contains(words)).expect(words)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.pid()).expect("a process id");
         kill(Pid::from_raw(pid), signal).expect("the node is ours");

@@ -46,7 +46,10 @@ impl Push<'_> {
             Notice::ReplicaLeft { .. } => 4,
             Notice::StoodDown { .. } => 5,
             // Not of who the server is.
-            Notice::InstallRefused { .. } | Notice::Band { .. } | Notice::BandRefused { .. } => {
+            Notice::CommitsLost { .. }
+            | Notice::InstallRefused { .. }
+            | Notice::Band { .. }
+            | Notice::BandRefused { .. } => {
                 return;
             }
         };

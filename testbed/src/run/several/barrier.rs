@@ -1,8 +1,8 @@
 //! Decides how long gradients waited for the last of their round: at the server, or at the
 //! aggregator that summed them, from a gradient's last chunk to that of the round's last. Pure.
 //!
-//! The measure is that of the simulator (`weft jobs lights`), so that the two can be held against
-//! each other. Jobs in which nobody waits (`async`) have none.
+//! The measure is that of the simulator (`weft cluster lights`), so that the two can be held
+//! against each other. Jobs in which nobody waits (`async`) have none.
 //! Source: TensorLights (HPBDC'19), slides: barrier wait time.
 
 use std::collections::{BTreeMap, HashMap};

@@ -54,7 +54,7 @@ fn say(word: &WordOfJobs, caller: &Caller) -> WordRow {
 
 fn ask(operator: &Operator, word: &WordOfJobs) -> Result<(), OperatorError> {
     if let Some(policy) = word.bands {
-        return operator.set_bands(policy).map(drop);
+        return operator.set_bands(policy, 0).map(drop);
     }
     if let Some(job) = &word.pause {
         return operator.pause(job).map(drop);

@@ -1,4 +1,4 @@
-//! `weft jobs widths`: how wide elastic jobs run by the way in which their workers sum.
+//! `weft cluster widths`: how wide elastic jobs run by the way in which their workers sum.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use weft_jobs::experiment::collectives::{Chosen, Question, Row as Widths, WIDTHS
 use weft_jobs::model::collective::in_network::{MEASURED, Measured};
 use weft_testbed::report::table;
 
-use super::jobs_elastic::{emit_rows, read};
+use super::cluster_elastic::{emit_rows, read};
 use super::{Exit, Failure, Format, Outcome};
 
 #[derive(Debug, Args)]

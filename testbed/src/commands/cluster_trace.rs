@@ -1,4 +1,4 @@
-//! `weft jobs trace`: made-up traces.
+//! `weft cluster trace`: made-up traces.
 
 use std::fmt::Write as _;
 

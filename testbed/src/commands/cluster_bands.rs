@@ -1,51 +1,13 @@
-//! `weft jobs`: priority bands of jobs whose parameter servers share a host; widths of elastic
-//! jobs.
+//! `weft cluster bands`: priority bands of jobs whose parameter servers share a host.
 
 use std::fmt::Write as _;
 
 use anyhow::anyhow;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use weft_jobs::bands::{self, BandPolicy, Grouping};
 
-use super::jobs_elastic::{self, DistanceArgs, FitArgs, Table3Args};
-use super::jobs_lights::{self, LightsArgs};
-use super::jobs_trace::{self, TraceArgs};
-use super::jobs_widths::{self, WidthsArgs};
 use super::{Exit, Format, Outcome, emit_csv, emit_json, emit_text};
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum JobsCommand {
-    /// Say in which priority band each job's model updates travel
-    ///
-    /// Bands are 0 (first) to 6. Jobs are grouped by model, smaller models first; those of one
-    /// model rotate.
-    Bands(BandsArgs),
-    /// Simulate bands on the published placements of 21 jobs, and say how far off it is
-    ///
-    /// One parameter, the work of a step, is fitted so that placement 8 takes as long as
-    /// published under FIFO; the seven others, and all of One and RoundRobin, are predicted.
-    Lights(LightsArgs),
-    /// Make a trace up: Poisson arrivals, and sizes with a heavy tail
-    ///
-    /// CSV on standard output, as `weft cluster --trace` reads it. The same arguments give the same
-    /// jobs.
-    Trace(TraceArgs),
-    /// Fit speeds or a loss by non-negative least squares, and say what is left over
-    Fit(FitArgs),
-    /// Say how far the rules for widths are from the optimum, on small cases
-    Optimum(DistanceArgs),
-    /// Put Table 3 of the doubling paper beside what its settings give here
-    ///
-    /// Jobs alike on 64 GPUs, as fast at 1, 2, 4 and 8 GPUs as the paper says, 10 s for a restart.
-    Table3(Table3Args),
-    /// Say how wide elastic jobs run by the way in which their workers sum
-    ///
-    /// Jobs of 1,000, 500 and 250 iterations with 6.4 s of computing each, on 64 GPUs; then 100
-    /// jobs of 1,000 that come 250 s apart. Ring, halving-doubling and binary blocks cost 30 us a
-    /// message and an eighth of a nanosecond to add a byte; Weft costs what its bench measured.
-    Widths(WidthsArgs),
-}
 
 #[derive(Debug, Args)]
 pub(crate) struct BandsArgs {
@@ -85,18 +47,6 @@ impl From<BandPolicyName> for BandPolicy {
     }
 }
 
-pub(crate) fn run(command: JobsCommand, format: Format) -> Outcome {
-    match command {
-        JobsCommand::Bands(arguments) => run_bands(&arguments, format),
-        JobsCommand::Lights(arguments) => jobs_lights::run(&arguments, format),
-        JobsCommand::Trace(arguments) => jobs_trace::run(&arguments),
-        JobsCommand::Fit(arguments) => jobs_elastic::run_fit(&arguments, format),
-        JobsCommand::Optimum(arguments) => jobs_elastic::run_optimum(&arguments, format),
-        JobsCommand::Table3(arguments) => jobs_elastic::run_table3(&arguments, format),
-        JobsCommand::Widths(arguments) => jobs_widths::run(&arguments, format),
-    }
-}
-
 /// Every job's band. Outside scripts read these names.
 #[derive(Debug, Serialize)]
 struct Bands {
@@ -114,7 +64,7 @@ struct Row<'a> {
     band: Option<u8>,
 }
 
-fn run_bands(arguments: &BandsArgs, format: Format) -> Outcome {
+pub(super) fn run(arguments: &BandsArgs, format: Format) -> Outcome {
     let models: Vec<String> =
         arguments.models.iter().map(|model| model.trim().to_lowercase()).collect();
     if let Some(job) = models.iter().position(String::is_empty) {

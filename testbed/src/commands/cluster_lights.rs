@@ -1,4 +1,4 @@
-//! `weft jobs lights`: the eight published placements, simulated.
+//! `weft cluster lights`: the eight published placements, simulated.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! `weft jobs fit`, `optimum` and `table3`: what elastic jobs are predicted from, how far rules are
-//! from the best, and a published table.
+//! `weft cluster fit`, `optimum` and `table3`: what elastic jobs are predicted from, how far rules
+//! are from the best, and a published table.
 
 use std::fs;
 use std::path::{Path, PathBuf};
