@@ -283,7 +283,7 @@ impl Elastic {
     /// began go on, and then the next ones in order of arrival, as far as GPUs go.
     fn explored(&mut self, now_ns: u64) -> (BTreeMap<Place, u32>, u32) {
         let of_each = explore::GPUS.min(self.gpus);
-        let places = if of_each > 0 { self.gpus / of_each } else { 0 };
+        let places = self.gpus.checked_div(of_each).unwrap_or(0);
         let next = self.exploring.iter().flatten().copied();
         let next: Vec<Place> = next.take(places as usize).collect();
         let mut widths = BTreeMap::new();
