@@ -30,18 +30,25 @@ essential=$(dpkg-query -W -f '${Essential} ${Package}\n' | sed -n 's/^yes //p')
 all=$(apt-cache depends --installed --recurse --no-recommends --no-suggests --no-conflicts \
   --no-breaks --no-replaces --no-enhances $essential "${wanted[@]}" | grep '^[a-z]' | sort -u)
 all=$(comm -12 <(sed 's/:.*//' <<<"$all" | sort -u) - <<<"$installed")
-dpkg -L $all | grep '^/.' | sort -u | (cd / && sed 's,^/,,' | tar --create --no-recursion \
-  --ignore-failed-read --warning=no-failed-read --files-from=- 2>/dev/null || true) |
-  tar --extract --directory "$root"
+# Packages name files below /bin and /lib, which are links into /usr here.
+for link in bin lib lib64 sbin; do
+  mkdir -p "$root/usr/$link"
+  ln -s "usr/$link" "$root/$link"
+done
+dpkg -L $all | sed -nE 's,^/(bin|lib|lib64|sbin)/,/usr/\1/,; s,^/(.*/.*),\1,p' | sort -u |
+  (cd / && tar --create --no-recursion --ignore-failed-read --warning=no-failed-read \
+    --files-from=- 2>/dev/null || true) | tar --extract --directory "$root"
 dpkg-deb -x "$1" "$root"
 
 echo "package: $(wc -w <<<"$all") packages and $1 in $root" >&2
 mkdir -p "$root"/{dev,proc,run,sys,tmp}
 status=0
 unshare --mount --propagation private bash -e -c '
+  # `ip netns` changes the mounts of its root, so that has to be one.
+  mount --bind "$0" "$0" && cd "$0"
   mount -t proc proc "$0/proc" && mount --rbind /sys "$0/sys" && mount --rbind /dev "$0/dev"
   mount -t tmpfs tmpfs "$0/run" && mount -t tmpfs tmpfs "$0/tmp"
-  exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$0" sh -ex -c "
+  exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot . sh -ex -c "
     cd /
     weft run testbed/scenarios/digits.toml --strict --record --out /tmp/run
     weft replay /tmp/run/a0.recording

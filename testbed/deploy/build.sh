@@ -19,5 +19,7 @@ for program; do
   if $has_dpdk && [[ $program == weft-node || $program == weft-bench ]]; then
     features+=("$program/dpdk")
   fi
+  # Carries frames between loopback and a memif where there are no namespaces.
+  if $has_dpdk && [[ $program == weft-node ]]; then arguments+=(--bin weft-bridge); fi
 done
 cargo build "${arguments[@]}" --features "${features[*]}"
