@@ -1,6 +1,9 @@
 //! `weft run`: reads a scenario, runs it, proves it, reports it.
 
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
@@ -159,11 +162,11 @@ pub(super) fn choose_ground(
     arguments: &RunArgs,
 ) -> Result<Ground, Failure> {
     let at = |io, place| Ok(Ground { io, place, degraded: None });
+    let loopback = || Place::Loopback { port_base: loopback_base() };
     if arguments.level == Level::Packet {
         // Nodes are configured as those of a lab with plain ports.
         return at(Io::Udp, Place::Lab);
     }
-    let port_base = loopback_base();
     if arguments.lab.is_some() {
         // Ports without a kernel address need a lab that was made for them.
         return match requested {
@@ -172,20 +175,17 @@ pub(super) fn choose_ground(
         };
     }
     if matches!(requested, Io::Memory | Io::Shm) {
-        return at(requested, Place::Loopback { port_base });
+        return at(requested, loopback());
     }
     if arguments.dry_run {
-        return at(
-            requested,
-            if arguments.no_lab { Place::Loopback { port_base } } else { Place::Lab },
-        );
+        return at(requested, if arguments.no_lab { loopback() } else { Place::Lab });
     }
     let (_, dpdk) = find_node().map_err(|error| Exit::CannotRun.because(error))?;
     let degrade = |reason: String| {
         if arguments.strict {
             return Err(Exit::CannotRun.because(anyhow!("{reason} (--strict)")));
         }
-        Ok(Ground { io: Io::Udp, place: Place::Loopback { port_base }, degraded: Some(reason) })
+        Ok(Ground { io: Io::Udp, place: loopback(), degraded: Some(reason) })
     };
     if requested == Io::Dpdk && !dpdk {
         return degrade(
@@ -202,12 +202,12 @@ pub(super) fn choose_ground(
     };
     say!("weft: no network namespaces ({no_lab})");
     match requested {
-        Io::Udp | Io::Shm | Io::Memory => at(Io::Udp, Place::Loopback { port_base }),
+        Io::Udp | Io::Shm | Io::Memory => at(Io::Udp, loopback()),
         Io::Dpdk if is_one_box => {
             say!("weft: DPDK over a memif between two processes instead");
             let socket = std::env::temp_dir().join(format!("weft-{}.memif", std::process::id()));
             let socket = socket.to_string_lossy().into_owned();
-            at(Io::Dpdk, Place::Memif { socket, port_base })
+            at(Io::Dpdk, Place::Memif { socket, port_base: loopback_base() })
         }
         Io::Bmv2 => Err(Exit::CannotRun.because(anyhow!(
             "--switch bmv2 needs network namespaces, and there are none ({no_lab})"
@@ -224,12 +224,22 @@ fn switch_program() -> PathBuf {
     named.unwrap_or_else(|| shipped::find(SWITCH_PROGRAM))
 }
 
-/// UDP ports of this process's own, below those that the kernel hands out, so that runs do not
-/// meet.
+/// UDP ports of this process's own, below those that the kernel hands out: the first place that no
+/// other run of this network namespace has, which the kernel knows by a socket's name.
 pub(super) fn loopback_base() -> u16 {
-    let places = (32_768 - LOOPBACK_FIRST) / LOOPBACK_PORTS;
-    let place = std::process::id() % u32::from(places);
-    LOOPBACK_FIRST + u16::try_from(place).expect("few places") * LOOPBACK_PORTS
+    static HELD: OnceLock<(u16, Option<UnixListener>)> = OnceLock::new();
+    let (base, _) = HELD.get_or_init(|| {
+        let places = (32_768 - LOOPBACK_FIRST) / LOOPBACK_PORTS;
+        let own = u16::try_from(std::process::id() % u32::from(places)).expect("few places");
+        let base = |place: u16| LOOPBACK_FIRST + place % places * LOOPBACK_PORTS;
+        let hold = |place| {
+            let name =
+                SocketAddr::from_abstract_name(format!("weft-ports-{}", base(place))).ok()?;
+            Some((base(place), Some(UnixListener::bind_addr(&name).ok()?)))
+        };
+        (own..own + places).find_map(hold).unwrap_or((base(own), None))
+    });
+    *base
 }
 
 fn print_plan(plan: &Plan, delay: Option<&LinkDelay>) -> Outcome {

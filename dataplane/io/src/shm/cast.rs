@@ -77,6 +77,7 @@ const BEGUN: usize = 0;
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd as _;
+    use std::sync::atomic::AtomicU64;
 
     use super::*;
 
@@ -109,12 +110,15 @@ mod tests {
     #[test]
     fn a_frame_that_is_written_over_meanwhile_is_never_given_out_torn() {
         let (mut writer, reader) = pair();
+        // A worker's ring names a frame once it is written.
+        let named = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            let taken = scope.spawn(move || {
+            let taken = scope.spawn(|| {
                 let mut taken = 0;
                 let mut buffer = [0; 200];
                 for number in (0..20_000_u64).cycle().take(2_000_000) {
-                    if reader.take(number, &mut buffer) {
+                    let is_named = number < named.load(Ordering::Acquire);
+                    if is_named && reader.take(number, &mut buffer) {
                         let byte = u8::try_from(number % 251).expect("it is small");
                         assert!(buffer.iter().all(|it| *it == byte), "frame {number}: {buffer:?}");
                         taken += 1;
@@ -124,6 +128,7 @@ mod tests {
             });
             for number in 0..20_000_u64 {
                 writer.put(&[u8::try_from(number % 251).expect("it is small"); 200]);
+                named.store(number + 1, Ordering::Release);
             }
             assert!(taken.join().expect("no frame was torn") > 0);
         });
