@@ -11,15 +11,16 @@
 //!   doubles it once. What is overdue although a round trip was measured since it left is lost,
 //!   and doubles its own timeout alone (the timer of 5.3 begins anew with each new answer).
 //! - **Repeats.** What its timeout has made overdue waits twice as long each time; what is known to
-//!   be lost, for what left later was answered, has the timeout of new data.
+//!   be lost, for what left later was answered, has the timeout of new data. No timeout is doubled
+//!   twice while losses are tolerated (`share.rs`).
 //! - **Window.** The first timeout of anything halves it, and so does a mark on a new answer, at
 //!   most once a round trip. It is given back when the answer to a repeat comes sooner after the
 //!   repeat than any round trip takes, for then it answers what went before (RFC 4015 without its
 //!   time stamps); or when the other end says of a first repeat that it had it already. What was
 //!   lost by evidence must all have been found: one of many that are found says nothing of the
-//!   others. Where round trips do not count, halvings that lose no less are undone too
-//!   (`share.rs`). A queue that is about to overflow takes a little of it ([`super::delay`]). The last
-//!   two are a member's alone: see SPEC for why.
+//!   others. A queue that is about to overflow takes a little of it ([`super::delay`]). Both are a
+//!   member's alone: see SPEC for why. All others undo halvings by which no smaller share is lost
+//!   (`share.rs`).
 //!
 //! O(1) per call, no memory.
 
@@ -174,7 +175,7 @@ impl Path {
     pub fn repeat(&self, now: Nanos, sent: &mut Sent) {
         let repeats = sent.repeats.saturating_add(1);
         let timeouts = sent.timeouts.saturating_add(1);
-        let doublings = self.rtt.doublings().max(timeouts);
+        let doublings = self.rtt.doublings().max(timeouts.min(self.losses.doublings_max()));
         *sent = Sent { at: now, repeats, timeouts, doublings };
     }
 
@@ -231,7 +232,8 @@ impl Path {
     /// Takes what is overdue without a word. True when the window was halved.
     pub fn on_timeout(&mut self, now: Nanos, overdue: &Overdue) -> bool {
         // What was measured since it left shows that the timeout was long enough: it is lost.
-        if let Some(latest) = overdue.latest.filter(|latest| latest.at >= self.sampled_at) {
+        let may_double = self.rtt.doublings() < self.losses.doublings_max();
+        if let Some(latest) = overdue.latest.filter(|it| may_double && it.at >= self.sampled_at) {
             self.rtt.back_off(latest.doublings);
         }
         self.losses.on_losses(now, overdue.losses);
@@ -281,7 +283,7 @@ impl Path {
         if is_marked {
             return self.window.on_congestion(now, self.rtt.round_trip());
         }
-        self.window.on_answer(is_limited && !self.losses.is_testing());
+        self.window.on_answer(is_limited && self.window.size() < self.losses.window_max());
         if let Some(size) = self.losses.on_answer(now) {
             self.restore_window(size);
         }

@@ -7,11 +7,13 @@
 //!
 //! - **Before.** From the first halving to the one that leaves a quarter of the window, outcomes
 //!   are counted: answers and losses.
-//! - **After.** Outcomes are counted again, from two round trips later on, and the window is left
-//!   alone until there are enough. If half as much is lost, or half as much again arrives, less has
-//!   helped: it was too much. Else the path loses by itself: the window is given back.
+//! - **After.** Outcomes are counted again, from two round trips later on, and until there are
+//!   enough the window is not halved, and grows to that quarter at most. If half as much is lost, or
+//!   half as much again arrives, less has helped: it was too much. Else the path loses by itself:
+//!   the window is given back.
 //! - **Tolerated.** So great a share halves nothing, for a time. Half as much again, and a
-//!   sixteenth of all, does.
+//!   sixteenth of all, does. A timeout that passes is most likely a loss too, so it doubles once at
+//!   most: what is sent last is lost several times in a row, with nothing after it to show that.
 //!
 //! Where others fill a queue whatever this window is, less does not help either; but they meet the
 //! same losses and halve at the same time. O(1) per call, no memory.
@@ -57,9 +59,17 @@ impl LossShare {
         matches!(self.phase, Phase::Heeded | Phase::Before { .. })
     }
 
-    /// True while the window must stay as it is.
-    pub(super) fn is_testing(&self) -> bool {
-        matches!(self.phase, Phase::After { .. })
+    /// The window grows below this.
+    pub(super) fn window_max(&self) -> u32 {
+        match self.phase {
+            Phase::After { window, .. } => (window / 4).max(NARROW),
+            _ => u32::MAX,
+        }
+    }
+
+    /// How often a timeout is doubled at most.
+    pub(super) fn doublings_max(&self) -> u8 {
+        if matches!(self.phase, Phase::Tolerated { .. }) { 1 } else { u8::MAX }
     }
 
     /// So much was lost.
@@ -165,6 +175,8 @@ impl Outcomes {
 
 /// Outcomes that make a share.
 const OUTCOMES_MIN: u32 = 32;
+/// A window that may always be tried: in a smaller one timeouts alone find what is lost.
+const NARROW: u32 = 4;
 /// Outcomes among which losses are counted while they are tolerated.
 const STRETCH: u32 = 256;
 /// Outcomes without a window of a quarter after which losses were too few to tell anything.
@@ -182,12 +194,15 @@ mod tests {
     use crate::send::retransmit::RttEstimator;
     use crate::send::window::CongestionWindow;
 
+    fn path(window: u32) -> Path {
+        let ms = Nanos::from_millis;
+        Path::new(RttEstimator::new(ms(20), ms(1), ms(1_000)), CongestionWindow::new(window, 256))
+    }
+
     /// A path whose round trips take a millisecond: of what leaves in one, `lost` says how much is.
     /// The window after each round trip.
-    fn windows(rounds: u64, mut lost: impl FnMut(u32) -> u32) -> Vec<u32> {
+    fn windows(path: &mut Path, rounds: u64, mut lost: impl FnMut(u32) -> u32) -> Vec<u32> {
         let ms = Nanos::from_millis;
-        let rtt = RttEstimator::new(ms(20), ms(1), ms(1_000));
-        let mut path = Path::new(rtt, CongestionWindow::new(64, 256));
         let round = |number: u64| {
             let (left, now) = (path.send(ms(number)), ms(number + 1));
             let window = path.window();
@@ -219,9 +234,40 @@ mod tests {
     fn a_path_that_loses_by_itself_keeps_its_window() {
         for percent in [10, 19, 36, 51] {
             for seed in 0..8 {
-                let windows = windows(500, random(percent, seed));
+                let windows = windows(&mut path(64), 500, random(percent, seed));
                 assert!(mean(&windows[100..]) >= 64, "{percent} %, seed {seed}: {windows:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_window_is_tried_that_is_a_quarter_and_no_narrower_than_four() {
+        for (window, most) in [(3, 4), (64, 16)] {
+            let mut losses = LossShare::new();
+            losses.on_halved(Nanos(0), window, window / 2, Nanos(1));
+            (0..16).for_each(|_| _ = losses.on_answer(Nanos(1)));
+            assert_eq!(losses.window_max(), u32::MAX);
+            losses.on_halved(Nanos(1), window / 2, window / 4, Nanos(1));
+            assert_eq!(losses.window_max(), most);
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_doubled_once_while_losses_are_tolerated() {
+        for (percent, doublings) in [(0, 3), (51, 1)] {
+            let mut path = path(64);
+            windows(&mut path, 200, random(percent, 1));
+            let now = Nanos::from_millis(200);
+            let timeout = path.rtt().timeout(0);
+            let mut sent = path.send(now);
+            for _ in 0..3 {
+                let mut overdue = Overdue::default();
+                overdue.add(&sent);
+                path.on_timeout(now, &overdue);
+                path.repeat(now, &mut sent);
+            }
+            assert_eq!(path.rtt().doublings(), doublings, "{percent} %");
+            assert_eq!(path.deadline(&sent).since(now).0, timeout.0 << doublings, "{percent} %");
         }
     }
 
@@ -229,7 +275,7 @@ mod tests {
     #[test]
     fn a_window_that_overflows_a_queue_is_halved_as_ever() {
         for room in [4, 16, 60] {
-            let windows = windows(500, |window| window.saturating_sub(room));
+            let windows = windows(&mut path(64), 500, |window| window.saturating_sub(room));
             let most = windows[20..].iter().max().expect("some");
             assert!(*most <= room + room / 4 + 2, "{room}: {windows:?}");
         }
@@ -240,7 +286,7 @@ mod tests {
         for seed in 0..8 {
             let mut own = random(20, seed);
             let lost = |window: u32| window.saturating_sub(60) + own(window.min(60));
-            let windows = windows(2_000, lost);
+            let windows = windows(&mut path(64), 2_000, lost);
             let (mean, most) = (mean(&windows[100..]), windows[100..].iter().max().expect("some"));
             assert!(mean >= 24 && *most <= 128, "seed {seed}: {mean} {most}");
         }
@@ -248,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_path_that_carries_nothing_gives_nothing_back() {
-        let windows = windows(300, |window| window);
+        let windows = windows(&mut path(64), 300, |window| window);
         assert!(windows[200..].iter().all(|window| *window == 1), "{windows:?}");
     }
 }
