@@ -153,3 +153,47 @@ fn start(namespace: &Namespace, mut command: Command, log: &Path) -> Running {
     wrapped.stdin(Stdio::piped()).stdout(file.try_clone().expect("a log")).stderr(file);
     Running(wrapped.spawn().expect("nsenter runs"))
 }
+
+/// Without its `ethtool` line the recipe's box refuses joined frames, and where it checks them all
+/// that come without a checksum.
+#[test]
+fn offloads_that_are_on_are_named_by_the_box() {
+    let test = "offloads_that_are_on_are_named_by_the_box";
+    if !(has_lab(test) && has_dpdk(test)) {
+        return;
+    }
+    let reader = Reader::new();
+    let recipe = fs::read_to_string(root().join(FOLDER).join("dpdk-veth.toml")).expect("a recipe");
+    let file = reader.path("checked.toml");
+    let checked = recipe.replace("\nmembers", "\nintegrity = \"checksum16\"\nmembers");
+    fs::write(&file, checked).expect("a file");
+    let namespace = Namespace::new(ALONE);
+    let (mut boxes, mut clients) = (Vec::new(), Vec::new());
+    for (index, command) in of_recipe(&recipe).iter().enumerate() {
+        let log = reader.path(&format!("{index}.log"));
+        let command = command.replace(
+            "dataplane/node/configs/dpdk-veth.toml",
+            file.to_str().expect("a path of text"),
+        );
+        if command.contains("weft-node ") {
+            boxes.push(Client(start(&namespace, reader.shell(&command), &log), log));
+            assert!(eventually(PATIENCE, || boxes[0].said().contains("ready")));
+        } else if command.contains(" --example ") {
+            clients.push(Client(start(&namespace, reader.shell(&command), &log), log));
+        } else if !command.starts_with("ethtool") {
+            let output = namespace.wrap(&reader.bash(&command)).output().expect("bash runs");
+            assert!(output.status.success(), "`{command}`: {}", said(&output));
+        }
+    }
+    for client in &mut clients {
+        let is_over = || !matches!(client.0.0.try_wait(), Ok(None));
+        assert!(eventually(PATIENCE, is_over), "a client does not end");
+    }
+    let Client(running, log) = boxes.remove(0);
+    assert!(running.end().status.success());
+    let text = fs::read_to_string(log).expect("a log");
+    for reason in ["length", "integrity"] {
+        let line = format!("weft-node: warning: agg0 refuses frames for {reason}: ");
+        assert_eq!(text.matches(&line).count(), 1, "{text}");
+    }
+}
