@@ -208,3 +208,20 @@ fn offloads_that_are_on_are_named_by_the_box_and_its_workers() {
         assert_eq!(text.matches(&line).count(), 1, "{text}");
     }
 }
+
+#[test]
+fn joined_frames_that_a_port_refuses_are_named_by_the_box() {
+    if !has_lab("joined_frames_that_a_port_refuses_are_named_by_the_box") {
+        return;
+    }
+    let (reader, namespace) = (Reader::new(), Namespace::new(ALONE));
+    let change = ["qdisc_bypass = false", "offload = false"];
+    let (node, _clients) = start_changed(&reader, &namespace, "af-packet-veth.toml", change);
+    let is_named = || node.said().contains("frames on agg0 were longer than its MTU of 1500");
+    assert!(eventually(PATIENCE, is_named), "{}", node.said());
+    assert!(node.said().contains("`ethtool -K"), "{}", node.said());
+    let Client(running, log) = node;
+    assert!(running.end().status.success());
+    let text = fs::read_to_string(log).expect("a log");
+    assert_eq!(text.matches("weft-node: warning: ").count(), 1, "{text}");
+}
