@@ -17,6 +17,7 @@ mod live_mininet;
 mod live_mlfabric;
 mod live_overdue;
 mod live_policies;
+mod live_recipes;
 mod live_run;
 mod live_security;
 mod live_sessions;

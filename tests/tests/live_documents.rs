@@ -183,19 +183,19 @@ const PATTERN: &str = "is a pattern; testbed/tests/replay.rs and tests/tests/rep
 /// Why a switch is not started here.
 const OVER_SWITCH: &str = "tests/tests/live_switch.rs starts both";
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     root.canonicalize().expect("the repository is there")
 }
 
 /// A folder in which a reader stands, with Weft installed below it. Of the repository there is only
 /// what other programs than Weft's read.
-struct Reader {
+pub(crate) struct Reader {
     folder: TempDir,
 }
 
 impl Reader {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
         for name in ["docs", "proto"] {
             symlink(root().join(name), folder.path().join(name)).expect("a link");
@@ -212,20 +212,26 @@ impl Reader {
         Self { folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
+    /// A command that takes its shell's place.
+    pub(crate) fn shell(&self, command: &str) -> Command {
+        self.bash(&format!("exec {command}"))
+    }
+
     /// A command as a shell takes it, cargo's run of an example being the example of this build.
-    fn shell(&self, command: &str) -> Command {
+    pub(crate) fn bash(&self, command: &str) -> Command {
         let examples = program("weft-node").with_file_name("examples");
         let own = format!("{}/", examples.display());
         let command = command.replace("cargo run --release -p weft-client --example ", &own);
+        let command = command.replace("cargo run -p weft-client --example ", &own);
         let command = command.replace(" -- ", " ");
         let path = std::env::var("PATH").unwrap_or_default();
         let mut shell = Command::new("bash");
         shell
-            .args(["-c", &format!("exec {command}")])
+            .args(["-c", &command])
             .current_dir(self.folder.path())
             .env("PATH", format!("{}:{path}", self.path("local/bin").display()))
             .env_remove("WEFT_NODE")
@@ -237,10 +243,10 @@ impl Reader {
 }
 
 /// A process that ends with its owner.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    fn end(mut self) -> Output {
+    pub(crate) fn end(mut self) -> Output {
         let pid = Pid::from_raw(i32::try_from(self.0.id()).expect("a process id"));
         kill(pid, Signal::SIGINT).expect("it runs");
         let child = &mut self.0;
@@ -257,7 +263,7 @@ impl Drop for Running {
     }
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     format!("{out}{err}")
 }
@@ -389,23 +395,19 @@ fn the_container_installs_the_package() {
 }
 
 /// Runs `workers` beside `server` and gives back what they said.
-fn run_together(reader: &Reader, server: &str, workers: [&str; 2], wrap: &[&str]) -> [String; 2] {
+fn run_together(
+    reader: &Reader,
+    server: &str,
+    workers: [&str; 2],
+    namespace: Option<&Namespace>,
+) -> [String; 2] {
     let start = |command: &str| {
         let mut shell = reader.shell(command);
-        if wrap.is_empty() {
-            return Running(shell.spawn().expect("bash runs"));
+        if let Some(namespace) = namespace {
+            shell = namespace.wrap(&shell);
+            shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         }
-        let mut wrapped = Command::new(wrap[0]);
-        wrapped.args(&wrap[1..]).arg(shell.get_program()).args(shell.get_args());
-        wrapped.current_dir(reader.folder.path()).stdin(Stdio::null());
-        for (key, value) in shell.get_envs() {
-            match value {
-                Some(value) => wrapped.env(key, value),
-                None => wrapped.env_remove(key),
-            };
-        }
-        shell = wrapped;
-        Running(shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash runs"))
+        Running(shell.spawn().expect("bash runs"))
     };
     let server = start(server);
     let running = workers.map(start);
@@ -434,7 +436,7 @@ fn the_server_of_docs_push_serves_its_two_workers() {
             "cargo run --release -p weft-client --example async_sgd -- 127.0.0.2:22500 127.0.0.1:22341 0",
             "cargo run --release -p weft-client --example async_sgd -- 127.0.0.3:22500 127.0.0.1:22341 1",
         ],
-        &[],
+        None,
     );
     // The truth of the example is 0.25, 0.5 and so on.
     assert!(said.iter().all(|text| text.contains("step 180: loss 0.0")), "{said:?}");
@@ -449,7 +451,10 @@ fn the_two_machines_of_docs_node_sum_a_vector() {
     let file = block(&root(), "docs/node.md", "toml", "[[row]]").expect("docs/node.md has a row");
     fs::write(reader.path("node.toml"), file).expect("a file");
     // Both machines are one network namespace, which has their addresses and ends with the test.
-    let namespace = Namespace::new();
+    let namespace = Namespace::new(
+        "ip link set lo up && ip address add 10.0.0.1/24 dev lo && \
+         ip address add 10.0.0.2/24 dev lo",
+    );
     let said = run_together(
         &reader,
         "weft-node --config node.toml",
@@ -457,25 +462,25 @@ fn the_two_machines_of_docs_node_sum_a_vector() {
             "cargo run --release -p weft-client --example allreduce -- 10.0.0.2:22500 10.0.0.1:22341 0",
             "cargo run --release -p weft-client --example allreduce -- 10.0.0.2:22600 10.0.0.1:22341 1",
         ],
-        &namespace.enter(),
+        Some(&namespace),
     );
     for text in said {
         assert!(text.contains("2 workers, 196 chunks") && text.contains("gradient[7] is now 1.75"));
     }
 }
 
-/// A network namespace with the addresses of two machines, held by a process that sleeps.
-struct Namespace {
+/// A network and a mount namespace, held by a process that sleeps.
+pub(crate) struct Namespace {
     holder: Child,
     pid: String,
 }
 
 impl Namespace {
-    fn new() -> Self {
-        let script = "ip link set lo up && ip address add 10.0.0.1/24 dev lo && \
-                      ip address add 10.0.0.2/24 dev lo && echo ready && exec sleep 300";
+    /// Both are as `script` makes them.
+    pub(crate) fn new(script: &str) -> Self {
+        let script = &format!("{script} && echo ready && exec sleep 900");
         let is_root = nix::unistd::geteuid().is_root();
-        let flags = if is_root { "-n" } else { "-Urn" };
+        let flags = if is_root { "-nm" } else { "-Urnm" };
         let mut holder = Command::new("unshare")
             .args([flags, "bash", "-c", script])
             .stdin(Stdio::null())
@@ -486,18 +491,29 @@ impl Namespace {
         let stdout = holder.stdout.take().expect("piped");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)
             .expect("the holder speaks");
-        assert_eq!(line.trim(), "ready", "the addresses can be added");
+        assert_eq!(line.trim(), "ready", "the namespace can be made");
         let pid = holder.id().to_string();
         Self { holder, pid }
     }
 
-    fn enter(&self) -> Vec<&str> {
-        let mut words = vec!["nsenter", "-t", &self.pid, "-n"];
+    /// The same command inside.
+    pub(crate) fn wrap(&self, command: &Command) -> Command {
+        let mut wrapped = Command::new("nsenter");
+        wrapped.args(["-t", &self.pid, "-n", "-m"]);
         if !nix::unistd::geteuid().is_root() {
-            words.extend(["-U", "--preserve-credentials"]);
+            wrapped.args(["-U", "--preserve-credentials"]);
         }
-        words.push("--");
-        words
+        // Entering takes a process to the root folder.
+        wrapped.args(["--", "bash", "-c", "cd \"$0\" && exec \"$@\""]);
+        wrapped.arg(command.get_current_dir().expect("a reader stands somewhere"));
+        wrapped.arg(command.get_program()).args(command.get_args());
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => wrapped.env(key, value),
+                None => wrapped.env_remove(key),
+            };
+        }
+        wrapped
     }
 }
 

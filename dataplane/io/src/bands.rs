@@ -219,6 +219,7 @@ impl<P: Port> Port for Banded<P> {
     }
 
     forward_port!(port: alloc, copy, recycles, merges, free, info, stats, carried, is_open, waker);
+    forward_port!(port: complaint);
 }
 
 /// What may leave at once, where a frame takes so long.

@@ -235,6 +235,10 @@ impl<P: Port> Port for Wrapped<P> {
         each!(Outer { Plain, Banded }, &self.outer, port => port.carried())
     }
 
+    fn complaint(&self) -> Option<String> {
+        each!(Outer { Plain, Banded }, &self.outer, port => port.complaint())
+    }
+
     fn is_open(&self) -> bool {
         each!(Outer { Plain, Banded }, &self.outer, port => port.is_open())
     }
@@ -289,6 +293,10 @@ impl<P: Port> Port for Chain<P> {
 
     fn carried(&self) -> (u64, u64) {
         each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.carried())
+    }
+
+    fn complaint(&self) -> Option<String> {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.complaint())
     }
 
     fn is_open(&self) -> bool {

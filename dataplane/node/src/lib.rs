@@ -37,6 +37,7 @@ pub mod host;
 pub mod lane;
 pub mod model;
 pub mod node;
+mod offloads;
 pub mod record;
 mod reporter;
 mod shm;

@@ -67,7 +67,9 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
     };
     let stats_ms = Some(config.node.stats_period_s.saturating_mul(1000)).filter(|ms| *ms > 0);
     let metrics_ms = metrics.as_ref().map(|_| config.node.metrics_period_ms.max(10));
-    let period_ms = stats_ms.into_iter().chain(metrics_ms).min();
+    // What an interface refuses is worth a warning, which the reporter writes.
+    let watch_ms = matches!(config.port.io, Io::AfPacket | Io::Dpdk).then_some(WATCH_MS);
+    let period_ms = stats_ms.into_iter().chain(metrics_ms).chain(watch_ms).min();
     let shards = usize::from(config.lcores.shards);
     let shared = Shared {
         stop: options.stop,
@@ -112,6 +114,9 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
         None => Ok(report),
     }
 }
+
+/// How often an interface's counters are looked at.
+const WATCH_MS: u64 = 1000;
 
 /// What opening a port and starting lanes needs.
 pub(crate) struct Node<'a> {

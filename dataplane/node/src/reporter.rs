@@ -1,4 +1,4 @@
-//! The reporter's thread: periodic statistics on stderr, `GET /metrics`, `/healthz`, `/readyz`.
+//! The reporter's thread: statistics and warnings on stderr, `GET /metrics`, `/healthz`, `/readyz`.
 //!
 //! It reads the lanes' latest snapshots and never touches a lane. Invariant: it ends soon after the
 //! stop flag, whatever scrapers do.
@@ -18,6 +18,7 @@ use weft_process::say;
 use crate::control::NodeControl;
 use crate::error::NodeError;
 use crate::lane::Shared;
+use crate::offloads::Offloads;
 use crate::stats::{LaneSnapshot, PortReport, Report, metrics, write_text};
 
 /// Where scrapers connect.
@@ -70,6 +71,7 @@ async fn report(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsLis
     let period = Duration::from_secs(config.node.stats_period_s);
     let mut lanes: Vec<Option<LaneSnapshot>> = vec![None; shared.snapshots.len()];
     let mut last = (Instant::now(), PortReport::default());
+    let mut offloads = Offloads::default();
     while !(shared.stop.load(Ordering::Relaxed) || shared.is_over.load(Ordering::Relaxed)) {
         let is_known = lanes.iter().all(Option::is_some);
         let scraper = tokio::select! {
@@ -83,6 +85,9 @@ async fn report(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsLis
         }
         let Some(known) = lanes.iter().cloned().collect::<Option<Vec<_>>>() else { continue };
         is_running.store(true, Ordering::Relaxed);
+        for line in offloads.look(config, &known) {
+            say!("weft-node: warning: {line}");
+        }
         let report = || Report::new(config, shared.start.elapsed().as_secs_f64(), &known);
         if !period.is_zero() && last.0.elapsed() >= period {
             let report = report().with_rates_since(&last.1, last.0.elapsed());

@@ -4,6 +4,9 @@
 //! Every refused frame counts under exactly one reason (DESIGN I7); the order of the checks is
 //! SPEC#checks.
 
+use alloc::format;
+use alloc::string::String;
+
 use crate::JOB_BANDS;
 
 /// Why a frame changed nothing.
@@ -118,7 +121,25 @@ impl DropReason {
     pub const fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
+
+    /// What to do about frames that were refused for what their sender's kernel leaves to hardware:
+    /// a veth has none, and passes on what it is given.
+    #[must_use]
+    pub fn remedy(self) -> Option<String> {
+        let cause = match self {
+            Self::Length => "joined frames that nothing has cut",
+            Self::IpChecksum | Self::Integrity => "checksums that nothing has filled in",
+            _ => return None,
+        };
+        let name = self.name();
+        Some(format!(
+            "{name}: from a veth these are {cause}; at the sender's end of it, `{OFFLOADS_OFF}`"
+        ))
+    }
 }
+
+/// The command that has a sender's kernel cut frames and fill in checksums itself.
+pub const OFFLOADS_OFF: &str = "ethtool -K DEV tx off gso off tso off gro off";
 
 const _: () = {
     let mut index = 0;

@@ -10,6 +10,7 @@ use super::TOOLS;
 use super::facts::{Facts, Hugepages, NodeBinary, Qdisc, QdiscState, UserNamespaces};
 use crate::lab::{rootless, tc};
 use crate::report::dpdk_version;
+use crate::run::offload_on;
 
 /// Looks at this machine.
 #[must_use]
@@ -29,6 +30,7 @@ pub fn gather() -> Facts {
         capabilities: rootless::capabilities(),
         user_namespaces: user_namespaces(),
         qdiscs: Qdisc::ALL.map(|qdisc| (qdisc, try_qdisc(qdisc))).to_vec(),
+        offloaded: offloaded(),
         dpdk_version: dpdk_version(),
         weft_version: env!("CARGO_PKG_VERSION").to_owned(),
         weft_node: weft_node(),
@@ -129,6 +131,24 @@ pub fn try_qdisc(qdisc: Qdisc) -> QdiscState {
     }
 }
 
+/// Ends of veth pairs here that leave cutting and checksums to hardware. Whose are elsewhere is in
+/// other namespaces.
+fn offloaded() -> Vec<String> {
+    let veths = run(Command::new("ip").args(["-o", "link", "show", "type", "veth"]));
+    let text = veths.as_ref().map(stdout).unwrap_or_default();
+    let has_one_on = |name: &&str| {
+        let said = run(Command::new("ethtool").args(["-k", name]));
+        said.is_some_and(|said| offload_on(&stdout(&said)).is_some())
+    };
+    veth_names(&text).filter(has_one_on).map(str::to_owned).collect()
+}
+
+/// The interfaces of `ip -o link`: `7: w0@if6: <BROADCAST…`.
+fn veth_names(text: &str) -> impl Iterator<Item = &str> {
+    let names = text.lines().filter_map(|line| line.split(": ").nth(1));
+    names.filter_map(|name| name.split('@').next())
+}
+
 fn run(command: &mut Command) -> Option<Output> {
     command.stdin(Stdio::null()).output().ok()
 }
@@ -164,6 +184,8 @@ mod tests {
         assert_eq!(hugepages(""), Hugepages::default());
         let entries = ["node0", "node1", "online", "nodes"].map(str::to_owned);
         assert_eq!(numa_nodes(&entries), 2);
+        let links = "2: w0@if6: <BROADCAST> mtu 1500\n8: v1@v2: <BROADCAST> mtu 1500\n";
+        assert_eq!(veth_names(links).collect::<Vec<_>>(), ["w0", "v1"]);
         assert_eq!(version_in("weft-node 0.1.0 (commit abc)\n").as_deref(), Some("0.1.0"));
     }
 }

@@ -11,6 +11,7 @@ mod gather;
 use std::fmt;
 
 use serde::Serialize;
+use weft_control::figures::OFFLOADS_OFF;
 
 pub use facts::{Facts, Hugepages, NodeBinary, Qdisc, QdiscState, UserNamespaces};
 pub use gather::{find_program, find_weft_bench, find_weft_node, gather, try_qdisc};
@@ -40,7 +41,7 @@ impl Diagnosis {
             user_namespaces(facts),
         ];
         findings.extend(facts.qdiscs.iter().map(|(qdisc, state)| self::qdisc(*qdisc, *state)));
-        findings.extend([libdpdk(facts), weft_node(facts)]);
+        findings.extend([offloads(facts), libdpdk(facts), weft_node(facts)]);
         findings.extend(tools(facts));
         findings.push(demo(&modes));
         Self { can_run: !modes.is_empty(), modes, findings }
@@ -235,6 +236,21 @@ fn qdisc(qdisc: Qdisc, state: QdiscState) -> Finding {
             ),
         ),
     }
+}
+
+fn offloads(facts: &Facts) -> Finding {
+    let name = "offloads";
+    if facts.offloaded.is_empty() {
+        return Finding::ok(name, "no veth here passes on joined frames");
+    }
+    let what = format!(
+        "{} passes on joined frames, and none of their checksums",
+        facts.offloaded.join(", ")
+    );
+    let fix = format!(
+        "only a box at its other end needs it, on DPDK or with `offload = false`: `{OFFLOADS_OFF}`"
+    );
+    Finding::bad(Level::Warn, name, what, fix)
 }
 
 fn libdpdk(facts: &Facts) -> Finding {

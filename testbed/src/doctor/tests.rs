@@ -14,6 +14,7 @@ fn good() -> Facts {
         capabilities: ALL_CAPABILITIES,
         user_namespaces: UserNamespaces::Allowed,
         qdiscs: Qdisc::ALL.map(|qdisc| (qdisc, QdiscState::Works)).to_vec(),
+        offloaded: Vec::new(),
         dpdk_version: Some("22.11.5".to_owned()),
         weft_version: "0.1.0".to_owned(),
         weft_node: Some(NodeBinary {
@@ -45,7 +46,7 @@ fn a_good_machine_has_nothing_to_fix() {
 #[test]
 fn every_flaw_has_its_level_and_its_fix() {
     type Flaw = fn(&mut Facts);
-    let table: [(Flaw, &str, Level, &str); 21] = [
+    let table: [(Flaw, &str, Level, &str); 22] = [
         (|f| f.hugepages = Hugepages::default(), "hugepages", Level::Warn, "vm.nr_hugepages"),
         (|f| f.hugepages.free = 0, "hugepages", Level::Warn, "vm.nr_hugepages"),
         (|f| f.iommu_groups = 0, "iommu", Level::Warn, "intel_iommu=on"),
@@ -57,6 +58,12 @@ fn every_flaw_has_its_level_and_its_fix() {
         (|f| f.qdiscs[0].1 = QdiscState::Missing, "qdisc htb", Level::Warn, "modprobe sch_htb"),
         (|f| f.qdiscs[1].1 = QdiscState::Unknown, "qdisc tbf", Level::Warn, "as root"),
         (|f| f.qdiscs[2].1 = QdiscState::Missing, "qdisc netem", Level::Warn, "[faults]"),
+        (
+            |f| f.offloaded = vec!["w0".to_owned(), "w1".to_owned()],
+            "offloads",
+            Level::Warn,
+            "`ethtool -K DEV tx off gso off tso off gro off`",
+        ),
         (|f| f.dpdk_version = None, "libdpdk", Level::Warn, "apt install libdpdk-dev"),
         (
             |f| (f.dpdk_version, f.weft_node) = (None, None),

@@ -81,6 +81,7 @@ pub use processes::{ProcessError, find_controller, find_node, run_processes};
 pub use proof::{PrepareError, Proof, prepare, prove, remove_recordings};
 pub use recording::{Recording, RecordingError, RecordingReader};
 pub use switch::SwitchPlan;
+pub(crate) use switch::offload_on;
 
 /// What a run produced, before it is proved and reported.
 #[derive(Debug, Default)]

@@ -127,7 +127,7 @@ fn check_offloads(namespace: &str, interface: &str) -> Result<(), ProcessError> 
 }
 
 /// An offload that is on and must not be, as `ethtool -k` tells it.
-fn offload_on(said: &str) -> Option<&str> {
+pub(crate) fn offload_on(said: &str) -> Option<&str> {
     let is_bad = |line: &&str| {
         let name = line.split(':').next().unwrap_or("").trim();
         OFFLOADS.contains(&name) && line.contains(": on")

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use weft_control::figures::DropReason;
+
 use super::view::View;
 use crate::report::table;
 
@@ -35,6 +37,7 @@ pub(super) fn sections(view: &View) -> Vec<Section> {
         ("groups", GROUPS, view.groups.iter().map(group).collect()),
         ("stragglers", STRAGGLERS, view.stragglers.iter().map(straggler).collect()),
         ("drops", DROPS, view.drops.iter().map(dropped).collect()),
+        ("remedies", REMEDIES, view.drops.iter().filter_map(remedy).collect()),
         ("boxes", BOXES, view.nodes.iter().map(node).collect()),
     ]
 }
@@ -49,6 +52,7 @@ const LINKS: &[&str] = &["host", "sends", "of Mb/s", "receives", "of Mb/s", "kno
 const GROUPS: &[&str] = &["job", "order", "group", "ranks", "via", "state", "age"];
 const STRAGGLERS: &[&str] = &["job", "rank", "host", "behind", "commits", "open", "asked ago"];
 const DROPS: &[&str] = &["of", "what", "count"];
+const REMEDIES: &[&str] = &["box", "drops"];
 const BOXES: &[&str] = &["box", "stream", "events", "commands"];
 
 fn job(line: &super::JobLine) -> Vec<String> {
@@ -153,6 +157,13 @@ fn dropped(line: &super::DropLine) -> Vec<String> {
         (job, _) => job,
     };
     vec![of.to_owned(), line.what.clone(), line.count.to_string()]
+}
+
+/// What to do about frames that a box refuses, where that is known.
+fn remedy(line: &super::DropLine) -> Option<Vec<String>> {
+    let (reason, _) = DropReason::ALL.iter().find(|(_, name)| *name == line.what)?;
+    let remedy = reason.remedy().filter(|_| !line.node.is_empty())?;
+    Some(vec![line.node.clone(), remedy])
 }
 
 fn node(line: &super::NodeLine) -> Vec<String> {

@@ -25,29 +25,48 @@ pub fn commands(root: &Path) -> io::Result<Vec<Shown>> {
     for document in documents(root)? {
         let text = fs::read_to_string(root.join(&document))?;
         let mut is_shell = false;
-        // What ends in a backslash goes on in the next line.
-        let mut begun: Option<(usize, String)> = None;
-        for (index, line) in text.lines().enumerate() {
-            if let Some(language) = line.strip_prefix("```") {
-                is_shell = language == "sh";
-                continue;
-            }
-            let is_indented = line.starts_with("    weft");
-            let part = without_comment(line.trim());
-            if !(is_shell || is_indented) || part.is_empty() {
-                continue;
-            }
-            let (line, mut command) = begun.take().unwrap_or((index + 1, String::new()));
-            if let Some(part) = part.strip_suffix('\\') {
-                command.push_str(part);
-                begun = Some((line, command));
-                continue;
-            }
-            command.push_str(part);
-            all.push(Shown { document: document.display().to_string(), line, command });
+        let lines = text.lines().enumerate().filter(|(_, line)| {
+            let Some(language) = line.strip_prefix("```") else {
+                return is_shell || line.starts_with("    weft");
+            };
+            is_shell = language == "sh";
+            false
+        });
+        for (index, command) in joined(lines) {
+            let document = document.display().to_string();
+            all.push(Shown { document, line: index + 1, command });
         }
     }
     Ok(all)
+}
+
+/// The command lines of a recipe's comment, which are its indented lines.
+#[must_use]
+pub fn of_recipe(recipe: &str) -> Vec<String> {
+    let lines = recipe.lines().filter_map(|line| line.strip_prefix("#   "));
+    joined(lines.enumerate()).into_iter().map(|(_, command)| command).collect()
+}
+
+/// Commands without their comments, and where they begin. A backslash at the end of a line joins it
+/// to the next.
+fn joined<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<(usize, String)> {
+    let mut all = Vec::new();
+    let mut begun: Option<(usize, String)> = None;
+    for (index, line) in lines {
+        let part = without_comment(line.trim());
+        if part.is_empty() {
+            continue;
+        }
+        let (first, mut command) = begun.take().unwrap_or((index, String::new()));
+        if let Some(part) = part.strip_suffix('\\') {
+            command.push_str(part);
+            begun = Some((first, command));
+            continue;
+        }
+        command.push_str(part);
+        all.push((first, command));
+    }
+    all
 }
 
 /// The first block of `language` in a document that holds `mark`.

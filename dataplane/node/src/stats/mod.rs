@@ -48,6 +48,8 @@ pub struct LaneSnapshot {
     pub info: PortInfo,
     /// Counters of its port.
     pub port: PortStats,
+    /// What the port knows that may keep frames from passing.
+    pub complaint: Option<String>,
     /// Breaths and transmit losses.
     pub breaths: LaneStats,
     /// Hand-overs between lanes.
@@ -130,6 +132,7 @@ impl LaneSnapshot {
             lane: index,
             info: port.info(),
             port: port.stats(),
+            complaint: port.port().inner().complaint(),
             breaths: lane.stats(),
             steer: port.port().steer_counts(),
             faults: port.port().inner().fault_counts(),

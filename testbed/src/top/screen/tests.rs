@@ -98,14 +98,19 @@ fn what_boxes_drop_and_what_waits_in_them_is_on_the_screen() {
             wait_max_ms: 99.5,
             ..QueueLine::default()
         }],
-        drops: vec![line("", "s0", "stale_epoch", 31), line("", "", "telemetry", 5)],
+        drops: vec![
+            line("", "s0", "stale_epoch", 31),
+            line("", "s0", "length", 8),
+            line("", "", "telemetry", 5),
+        ],
         ..View::default()
     };
-    let lines = drawn(&view, (100, 40), None);
+    let lines = drawn(&view, (160, 40), None);
     let row = |words: &[&str]| {
         let has = |line: &&String| words.iter().all(|word| line.contains(word));
         assert!(lines.iter().any(|line| has(&line)), "{words:?}: {lines:#?}");
     };
+    row(&["s0", "length: from a veth", "`ethtool -K DEV tx off gso off tso off gro off`"]);
     row(&["queues"]);
     row(&["box", "band", "sends", "frames", "lost", "waiting", "oldest", "longest"]);
     row(&["s0", "1", "9.8 Mb/s", "4242", "17", "61 (66.3 kB)", "12.5 ms", "99.5 ms"]);

@@ -1,4 +1,5 @@
-//! What a lane counts (I11). Plain numbers, read by reports and metrics; nothing decides on them.
+//! What a lane counts (I11). Plain numbers, read by reports and metrics; nothing decides on
+//! them; members that ask are told of some (SPEC#refused).
 
 use crate::drops::DropCounters;
 use crate::figures::figures;
