@@ -104,7 +104,7 @@ bench: build ## the figures of docs/performance.md; takes some minutes on a quie
 	[ -z "$$failed" ] || { echo "bench: failed$$failed" >&2; exit 1; }
 
 .PHONY: bench-peers
-bench-peers: build ## OpenMPI's and Gloo's allreduce beside Weft's, shaped and not; most of an hour
+bench-peers: build ## OpenMPI's and Gloo's allreduce beside Weft's, shaped and not; takes hours
 	@testbed/deploy/install-deps.sh bench
 	$(RELEASE)/weft bench allreduce --peers -w 2,4,8,16
 	$(RELEASE)/weft bench allreduce --peers --rates 0 --mtus 9000,65535

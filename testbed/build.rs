@@ -16,4 +16,8 @@ fn main() {
     }
     let commit = git(&["rev-parse", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=WEFT_COMMIT={commit}");
+    // How it was built, for the rows of a bench.
+    let set = |variable: &str| std::env::var(variable).unwrap_or_else(|_| "unknown".to_owned());
+    println!("cargo::rustc-env=WEFT_PROFILE={}, opt-level {}", set("PROFILE"), set("OPT_LEVEL"));
+    println!("cargo::rustc-env=WEFT_TARGET_FEATURES={}", set("CARGO_CFG_TARGET_FEATURE"));
 }

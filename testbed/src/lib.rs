@@ -16,6 +16,7 @@ pub mod interrupt;
 pub mod lab;
 pub mod operator;
 pub mod probe;
+mod proc;
 pub mod replay;
 pub mod report;
 pub mod run;

@@ -419,7 +419,14 @@ fn what_goes_with_peers_is_refused_without() {
         assert_eq!(output.status.code(), Some(2), "{options}: {stderr}");
         assert!(stderr.contains(words), "{options}: {stderr}");
     };
-    for option in ["--mtus 9000", "--rates 100", "--rounds 2", "--only gloo", "--one-host"] {
+    for option in [
+        "--mtus 9000",
+        "--rates 100",
+        "--box-links same",
+        "--rounds 2",
+        "--only gloo",
+        "--one-host",
+    ] {
         for other in ["--io udp", "--worker-io udp", "--type f32", "--lab", "--rate-mbit 9"] {
             refused(&format!("{other} {option}"), "cannot be used with");
         }

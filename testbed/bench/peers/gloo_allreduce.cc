@@ -1,14 +1,16 @@
 /*
  * gloo::allreduce of floats over TCP: as mpi_allreduce.c. Ranks meet through files in DIRECTORY.
  *
- * gloo_allreduce COUNT WARM_UP ITERATIONS RANK RANKS ADDRESS DIRECTORY
+ * gloo_allreduce COUNT WARM_UP ITERATIONS RANK RANKS ADDRESS DIRECTORY ALGORITHM
  */
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <gloo/allreduce.h>
+#include <gloo/allreduce_halving_doubling.h>
 #include <gloo/barrier.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
@@ -19,22 +21,44 @@
 
 namespace {
 
-void sum(std::shared_ptr<gloo::Context> context, float *data, size_t count, uint32_t tag)
+typedef std::shared_ptr<gloo::Context> Context;
+
+void sum(Context context, gloo::AllreduceOptions::Algorithm algorithm, float *data, size_t count)
 {
 	gloo::AllreduceOptions options(context);
+	options.setAlgorithm(algorithm);
 	options.setOutput(data, count);
-	options.setTag(tag);
-	options.setTimeout(std::chrono::minutes(10));
+	options.setTag(3);
+	options.setTimeout(std::chrono::hours(1));
 	options.setReduceFunction([](void *to, const void *a, const void *b, size_t n) {
 		gloo::sum<float>(to, a, b, n);
 	});
 	gloo::allreduce(options);
 }
 
-void meet(std::shared_ptr<gloo::Context> context, uint32_t tag)
+/* What sums `data` in place. What an algorithm prepares once is prepared here, untimed. */
+std::function<void()> summing(const std::string &name, Context context, float *data, size_t count)
+{
+	typedef gloo::AllreduceOptions::Algorithm Algorithm;
+
+	if (name == "ring")
+		return [=] { sum(context, Algorithm::RING, data, count); };
+	if (name == "bcube")
+		return [=] { sum(context, Algorithm::BCUBE, data, count); };
+	if (name == "halving_doubling") {
+		auto algorithm = std::make_shared<gloo::AllreduceHalvingDoubling<float>>(
+			context, std::vector<float *>{ data }, static_cast<int>(count));
+		return [=] { algorithm->run(); };
+	}
+	fprintf(stderr, "no algorithm %s\n", name.c_str());
+	exit(2);
+}
+
+void meet(Context context, uint32_t tag)
 {
 	gloo::BarrierOptions options(context);
 	options.setTag(tag);
+	options.setTimeout(std::chrono::hours(1));
 	gloo::barrier(options);
 }
 
@@ -42,8 +66,9 @@ void meet(std::shared_ptr<gloo::Context> context, uint32_t tag)
 
 int main(int argc, char **argv)
 {
-	if (argc != 8) {
-		fprintf(stderr, "usage: %s COUNT WARM_UP ITERATIONS RANK RANKS ADDRESS DIRECTORY\n",
+	if (argc != 9) {
+		fprintf(stderr,
+			"usage: %s COUNT WARM_UP ITERATIONS RANK RANKS ADDRESS DIRECTORY ALGORITHM\n",
 			argv[0]);
 		return 2;
 	}
@@ -56,11 +81,13 @@ int main(int argc, char **argv)
 	auto device = gloo::transport::tcp::CreateDevice(where);
 	gloo::rendezvous::FileStore store(argv[7]);
 	auto context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
+	context->setTimeout(std::chrono::hours(1));
 	context->connectFullMesh(store, device);
 
 	std::vector<float> data(count);
 	std::vector<double> seconds(static_cast<size_t>(iterations));
 	struct measured measured = { seconds.data(), 0, 0, 0, 0 };
+	const auto sum_once = summing(argv[8], context, data.data(), count);
 
 	for (int i = -warm_up; i < iterations; i++) {
 		fill(data.data(), count, rank);
@@ -69,7 +96,7 @@ int main(int argc, char **argv)
 		const unsigned long long sent = sent_bytes();
 		meet(context, 2);
 		const auto begun = std::chrono::steady_clock::now();
-		sum(context, data.data(), count, 3);
+		sum_once();
 		const auto took = std::chrono::steady_clock::now() - begun;
 		const double cpu_used = cpu_seconds() - cpu;
 		const unsigned long long sent_here = sent_bytes() - sent;

@@ -22,8 +22,8 @@ use weft_wire::frame::{IPV4_LEN, UDP_LEN};
 use weft_wire::header::{ElementType, HEADER_LEN};
 
 use super::member::{self, MemberPlan, MemberResult};
-use super::network::{BOX_PORT, MEMBER_PORT, Network, failed_member};
-use super::process::BenchError;
+use super::network::{BOX_PORT, BoxLink, MEMBER_PORT, Network, failed_member};
+use super::process::{BenchError, LIMIT};
 use super::statistics::median;
 use crate::run::{Io, WorkerIo, box_config, breathe_until};
 
@@ -277,14 +277,14 @@ fn in_processes(
 ) -> Result<Vec<Vec<MemberResult>>, BenchError> {
     let network = if settings.lab {
         let rate = settings.rate_mbit;
-        Network::lab(settings.io, settings.workers, rate, MTU, false)?
+        Network::lab(settings.io, settings.workers, rate, BoxLink::Unshaped, MTU, false)?
     } else {
         Network::loopback()
     };
     let local = |rank| network.local(rank, settings.lanes);
     let plans = member_plans(settings, network.aggregator(), local);
     let config = config(settings, &plans, &network.interface());
-    network.run(&config, &plans, directory)
+    network.run(&config, &plans, directory, LIMIT)
 }
 
 /// Runs the worker that standard input describes, over UDP sockets; results go to standard output.

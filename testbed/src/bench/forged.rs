@@ -48,14 +48,15 @@ pub struct Row {
     pub packets: u64,
     /// Those that entered a sum.
     pub contributions_added: u64,
+    /// Why this is no valid measurement.
+    pub invalid: Option<&'static str>,
 }
 
 impl Row {
-    /// The job got its quota alone, was flooded, and lost less than a twentieth.
+    /// The job got its quota alone, was flooded, and got as much then but for a twentieth.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        let floods = self.forged_frames_per_second >= self.forged_at_per_second;
-        floods && self.alone_per_second > 0.0 && self.cost < COST_MAX
+        self.invalid.is_none()
     }
 }
 
@@ -91,16 +92,27 @@ fn row(settings: &Settings, rounds: &[(Measured, Measured)]) -> Row {
         |of: fn(&(Measured, Measured)) -> f64| median(&rounds.iter().map(of).collect::<Vec<f64>>());
     let alone_per_second = middle(|(alone, _)| alone.rate(alone.contributions_added));
     let forged_at_per_second = middle(|(_, forged)| forged.rate(forged.contributions_added));
+    let forged_frames_per_second = middle(|(_, forged)| forged.rate(forged.forged));
+    let cost = 1.0 - forged_at_per_second / alone_per_second.max(f64::MIN_POSITIVE);
+    let invalid = if alone_per_second <= 0.0 {
+        Some(NOTHING_ALONE)
+    } else if forged_frames_per_second < forged_at_per_second {
+        Some(NO_FLOOD)
+    } else {
+        // A gain by a forger is as impossible as a loss is unwanted.
+        (cost.abs() >= COST_MAX).then_some(COST)
+    };
     let both = || rounds.iter().flat_map(|(alone, forged)| [alone, forged]);
     Row {
         rate_bytes_per_sec: settings.rate_bytes_per_sec,
         workers: settings.workers,
         alone_per_second,
         forged_at_per_second,
-        cost: 1.0 - forged_at_per_second / alone_per_second.max(f64::MIN_POSITIVE),
-        forged_frames_per_second: middle(|(_, forged)| forged.rate(forged.forged)),
+        cost,
+        forged_frames_per_second,
         packets: both().map(|measured| measured.packets).sum(),
         contributions_added: both().map(|measured| measured.contributions_added).sum(),
+        invalid,
     }
 }
 
@@ -143,8 +155,13 @@ fn config(settings: &Settings, mode: BenchMode) -> NodeConfig {
     config
 }
 
-/// A forger may cost a job this much.
+/// Largest cost, and largest gain, of a valid measurement.
 const COST_MAX: f64 = 0.05;
+const NOTHING_ALONE: &str = "nothing of the job entered a sum without the forger";
+const NO_FLOOD: &str =
+    "there was no flood: more of the job's frames entered a sum than were forged";
+const COST: &str = "a cost or gain of a twentieth or more is no valid measurement: either the forger \
+                    cost the job, or the run without it was disturbed";
 
 #[cfg(test)]
 mod tests {
@@ -158,12 +175,17 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_valid_where_the_job_is_flooded_and_loses_less_than_a_twentieth() {
+    fn a_row_is_valid_where_the_job_is_flooded_and_gets_the_same_but_for_a_twentieth() {
         let of = |added, forged| row(&SETTINGS, &[(measured(1000, 0), measured(added, forged))]);
         assert!(of(951, 1000).is_valid());
-        assert!(!of(949, 1000).is_valid());
-        assert!(!of(1000, 999).is_valid(), "that is no flood");
+        assert_eq!(of(949, 1000).invalid, Some(COST));
+        assert!(of(1049, 2000).is_valid());
+        let gained = of(1608, 2000);
+        assert!((gained.cost + 0.608).abs() < 1e-9);
+        assert_eq!(gained.invalid, Some(COST), "no forger gives a job more than its quota");
+        assert_eq!(of(1000, 999).invalid, Some(NO_FLOOD));
         assert!((of(960, 1000).cost - 0.04).abs() < 1e-9);
-        assert!(!row(&SETTINGS, &[(measured(0, 0), measured(0, 9))]).is_valid());
+        let nothing = row(&SETTINGS, &[(measured(0, 0), measured(0, 9))]);
+        assert_eq!(nothing.invalid, Some(NOTHING_ALONE));
     }
 }

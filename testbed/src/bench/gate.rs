@@ -3,7 +3,9 @@
 //! `weft-bench`'s mode `loop` runs twice, for few and for more packets; the difference of the
 //! instruction counts over the difference of the packets leaves start-up out. Nothing depends on
 //! the machine's load, so a figure changes only when the code or the compiler does. valgrind shows
-//! its guest no AVX-512, so the AVX2 arithmetic is what is counted.
+//! its guest no AVX-512, so what is counted is the AVX2 arithmetic, and the CRC32C of SSE4.2 and
+//! PCLMULQDQ. Machines with AVX-512 run another arithmetic, and with VPCLMULQDQ another CRC32C: the
+//! figures do not guard those loops.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@
 //! | `allreduce`, `member` | nccl-tests' table over any port; one of its workers |
 //! | `network` | where its processes run, and runs them |
 //! | `peers` | OpenMPI and Gloo beside Weft, in the same rounds on the same links |
-//! | `usage` | CPU time and bytes sent of a process |
+//! | `usage` | CPU time and bytes sent of a process; what other programs used meanwhile |
 //! | `forged` | what a forger costs a job at its quota |
 //! | `gate` | instructions per packet against committed figures |
 //! | `keys` | operations on rows that move between processes |
@@ -36,5 +36,6 @@ mod statistics;
 mod usage;
 
 pub use lanes::{LANES_MAX, Lanes};
+pub use network::BoxLink;
 pub use place::{ScratchDir, allowed_cpus};
 pub use process::{BenchError, Program, Programs};

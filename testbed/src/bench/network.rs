@@ -4,7 +4,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use weft_config::node::NodeConfig;
 use weft_config::to_toml;
 
@@ -13,6 +15,27 @@ use super::process::{BenchError, Program, Running};
 use crate::lab::topology::{Star, Topology};
 use crate::lab::{self, LabName, netns, tc::Rate};
 use crate::run::Io;
+
+/// The link of the aggregator.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BoxLink {
+    /// Without a rate, for the aggregator stands for a switch.
+    Unshaped,
+    /// With the workers' rate: the aggregator is a host like them.
+    Same,
+}
+
+impl BoxLink {
+    /// The word of column `box_link`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unshaped => "unshaped",
+            Self::Same => "same",
+        }
+    }
+}
 
 /// The hosts that a bench runs on.
 #[derive(Debug)]
@@ -40,11 +63,12 @@ impl Network {
     }
 
     /// A star: every worker and the aggregator in a namespace of its own. Workers' links have the
-    /// rate; the aggregator's has none, for it stands for a switch.
+    /// rate.
     pub(super) fn lab(
         io: Io,
         workers: u8,
         rate_mbit: Option<u32>,
+        box_link: BoxLink,
         mtu: u16,
         keeps_offloads: bool,
     ) -> Result<Self, BenchError> {
@@ -58,15 +82,20 @@ impl Network {
         .map_err(|error| refused(&error))?;
         topology.keeps_offloads = keeps_offloads;
         for link in &mut topology.links {
-            if link.ends.iter().any(|end| end.node == "a0") {
+            if box_link == BoxLink::Unshaped && link.ends.iter().any(|end| end.node == "a0") {
                 link.shapes = [None; 2];
             }
         }
         if matches!(io, Io::AfPacket | Io::Dpdk) {
             topology.leave_address_to_port("a0");
         }
-        // A box with an address of its own has a lab beside that of the others.
-        let name = LabName::of_this_process(if io == Io::Udp { "bench" } else { "benchraw" });
+        // Labs of a place stand beside each other: a box with an address of its own has another.
+        let name = LabName::of_this_process(match (io, box_link) {
+            (Io::Udp, BoxLink::Unshaped) => "bench",
+            (Io::Udp, BoxLink::Same) => "benchsame",
+            (_, BoxLink::Unshaped) => "benchraw",
+            (_, BoxLink::Same) => "benchraws",
+        });
         let built = lab::up(&name, &topology).map_err(|error| refused(&error))?;
         for warning in &built.warnings {
             weft_process::say!("weft: warning: {warning}");
@@ -119,13 +148,15 @@ impl Network {
         }
     }
 
-    /// Runs an aggregator and the workers of `plans` to their end.
+    /// Runs an aggregator and the workers of `plans` to their end, for which they have `limit`.
     pub(super) fn run(
         &self,
         config: &NodeConfig,
         plans: &[MemberPlan],
         directory: &Path,
+        limit: Duration,
     ) -> Result<Vec<Vec<MemberResult>>, BenchError> {
+        let begun = Instant::now();
         let node = Program::node()?;
         let node = if self.io == Io::Dpdk { node.with_dpdk()? } else { node };
         let file = directory.join("aggregator.toml");
@@ -133,7 +164,7 @@ impl Network {
             .map_err(BenchError::system(format!("writing {}", file.display())))?;
         let mut command = self.command("a0", node.path());
         command.arg("--config").arg(&file).env("RUNTIME_DIRECTORY", directory);
-        let mut aggregator = Running::start("weft-node", &mut command)?;
+        let mut aggregator = Running::start("weft-node", &mut command)?.within(limit);
         aggregator.wait_for("\"ready\":true")?;
         let this = std::env::current_exe().map_err(BenchError::system("finding this program"))?;
         let mut members = Vec::new();
@@ -147,6 +178,7 @@ impl Network {
         }
         let mut results = Vec::new();
         for member in members {
+            let member = member.within(limit.saturating_sub(begun.elapsed()));
             let stdout = member.finish_beside(&mut aggregator)?;
             let lines = stdout.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
             results.push(lines.map_err(|error| failed_member(error.to_string()))?);

@@ -1,20 +1,25 @@
 //! Processes of a bench: weft-node, weft-bench and dpdk-testpmd, and the CPU time of their polling
 //! threads.
 //!
-//! Each is ended by its own handle, also when the bench fails or is interrupted.
+//! Each is ended by its own handle, with all that it started, also when the bench fails or is
+//! interrupted, and when it does not end in time.
 
 mod beside;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde::Deserialize;
 use weft_config::to_toml;
@@ -23,6 +28,7 @@ use super::case::Case;
 use super::config::{self, NodeSpec};
 use super::interrupt;
 use crate::doctor::{find_weft_bench, find_weft_node};
+use crate::proc::threads_ns;
 
 /// Why a bench has no figure.
 #[derive(Debug, thiserror::Error)]
@@ -214,6 +220,11 @@ pub(super) struct Running {
     stdout: String,
     /// The last line of standard error.
     said: String,
+    /// Longest time that a wait takes.
+    limit: Duration,
+    /// The value of [`MARK`] in its environment and in that of all that it starts.
+    mark: String,
+    has_succeeded: bool,
 }
 
 /// What a process writes, line by line.
@@ -224,8 +235,14 @@ enum Line {
 }
 
 impl Running {
+    /// Starts a process in a group of its own: a signal from the terminal comes through its handle.
     pub(super) fn start(program: &str, command: &mut Command) -> Result<Self, BenchError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{count}", std::process::id());
         let mut child = command
+            .env(MARK, &mark)
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -234,8 +251,22 @@ impl Running {
         let (sender, lines) = channel();
         read_lines(child.stdout.take().expect("it is piped"), Line::Stdout, sender.clone());
         read_lines(child.stderr.take().expect("it is piped"), Line::Stderr, sender);
-        let (stdout, said) = (String::new(), String::new());
-        Ok(Self { program: program.to_owned(), child, lines, stdout, said })
+        Ok(Self {
+            program: program.to_owned(),
+            child,
+            lines,
+            stdout: String::new(),
+            said: String::new(),
+            limit: LIMIT,
+            mark,
+            has_succeeded: false,
+        })
+    }
+
+    /// The same process, which has to do what it is waited for within `limit`.
+    pub(super) fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// Starts a process and writes `text` to its standard input.
@@ -282,6 +313,10 @@ impl Running {
         if interrupt::is_raised() {
             return Err(BenchError::Interrupted);
         }
+        if begun.elapsed() > self.limit {
+            let seconds = self.limit.as_secs_f64();
+            return Err(self.failed(&format!("did not end within {seconds:.0} s")));
+        }
         match self.lines.recv_timeout(LINE_WAIT) {
             Ok(Line::Stderr(line)) => {
                 self.note_said(&line);
@@ -292,9 +327,6 @@ impl Running {
                 Ok(Some(Some(Line::Stdout(line))))
             }
             Err(RecvTimeoutError::Disconnected) => Ok(Some(None)),
-            Err(RecvTimeoutError::Timeout) if begun.elapsed() > END_TIMEOUT => {
-                Err(self.failed("did not end in time"))
-            }
             Err(RecvTimeoutError::Timeout) => Ok(None),
         }
     }
@@ -314,21 +346,21 @@ impl Running {
 
     /// CPU time of the busiest thread so far, which is the one that polls.
     pub(super) fn busiest_thread(&self) -> Duration {
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let times = fs::read_dir(tasks).into_iter().flatten().flatten().filter_map(|task| {
-            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split_whitespace().next()?.parse().ok()
-        });
-        Duration::from_nanos(times.max().unwrap_or(0))
+        let folder = Path::new("/proc").join(self.child.id().to_string());
+        Duration::from_nanos(threads_ns(&folder).max().unwrap_or(0))
     }
 
     /// Asks the process to end with a signal, waits, and returns its standard output.
     pub(super) fn interrupt(self) -> Result<String, BenchError> {
+        self.signal(Signal::SIGINT);
+        self.finish()
+    }
+
+    fn signal(&self, signal: Signal) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
             // It may have ended in the meantime, which the exit status tells.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
+            let _ = kill(Pid::from_raw(pid), signal);
         }
-        self.finish()
     }
 
     /// Presses enter, waits, and returns the standard output.
@@ -353,6 +385,7 @@ impl Running {
             .wait()
             .map_err(BenchError::system(format!("waiting for {}", self.program)))?;
         if status.success() {
+            self.has_succeeded = true;
             return Ok(std::mem::take(&mut self.stdout));
         }
         Err(self.failed(&status.to_string()))
@@ -369,11 +402,68 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.has_succeeded {
+            return;
+        }
         if self.is_running() {
+            // mpirun ends its ranks when it is asked to end.
+            self.signal(Signal::SIGTERM);
+            let begun = Instant::now();
+            while self.is_running() && begun.elapsed() < TERM_WAIT {
+                thread::sleep(LINE_WAIT);
+            }
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+        end_marked(&self.mark);
     }
+}
+
+/// Makes this process the parent of what its children leave behind, such as mpirun's daemons, whose
+/// CPU time would count as another program's. [`reap`] waits for them.
+pub(super) fn adopt() {
+    // A kernel that refuses leaves them to init.
+    let _ = set_child_subreaper(true);
+}
+
+/// Waits a moment for the end of adopted processes. Only without a handle that has a child still:
+/// its end would be taken, too.
+pub(super) fn reap() {
+    let begun = Instant::now();
+    loop {
+        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) if begun.elapsed() < TERM_WAIT => thread::sleep(LINE_WAIT),
+            Ok(WaitStatus::StillAlive) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Kills what a process has left behind, in whichever group, session or namespace.
+fn end_marked(mark: &str) {
+    for _ in 0..SCANS_MAX {
+        let left = marked(mark);
+        if left.is_empty() {
+            return;
+        }
+        for pid in left {
+            // One that has ended in the meantime is what we want.
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        thread::sleep(LINE_WAIT);
+    }
+}
+
+/// Processes with the mark in their environment; after its end a process has no environment.
+fn marked(mark: &str) -> Vec<Pid> {
+    let wanted = format!("{MARK}={mark}");
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let has_mark = |entry: &fs::DirEntry| {
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+    };
+    let pid = |entry: &fs::DirEntry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw);
+    entries.filter_map(|entry| pid(&entry).filter(|_| has_mark(&entry))).collect()
 }
 
 /// Reads a stream to its end on a thread of its own, so that a process never waits for its reader.
@@ -431,8 +521,14 @@ fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// Longest time that a process may take to end: a table of many sizes on a busy machine.
-const END_TIMEOUT: Duration = Duration::from_secs(900);
+/// Longest wait for a process unless another is set: a table of many sizes on a busy machine.
+pub(super) const LIMIT: Duration = Duration::from_secs(900);
+/// How long a process may take to end when it is asked to, or when its parent has.
+const TERM_WAIT: Duration = Duration::from_secs(2);
+/// Looks for what is left behind.
+const SCANS_MAX: u32 = 50;
+/// The variable that processes of one handle share.
+const MARK: &str = "WEFT_BENCH_RUN";
 /// How often a wait looks whether it was interrupted.
 const LINE_WAIT: Duration = Duration::from_millis(20);
 
@@ -457,6 +553,33 @@ mod tests {
         assert!(error.to_string().contains("out of order"), "{error}");
         let error = shell("echo other").wait_for("ready").unwrap_err();
         assert!(error.to_string().contains("ended early"), "{error}");
+    }
+
+    #[test]
+    fn a_process_that_stands_still_is_an_error_at_its_limit() {
+        let mut command = Command::new("sleep");
+        let running = Running::start("sleep", command.arg("600")).unwrap();
+        let pid = Pid::from_raw(running.id().try_into().unwrap());
+        let error = running.within(Duration::from_millis(200)).finish().unwrap_err().to_string();
+        assert!(error.contains("sleep did not end within 0 s"), "{error}");
+        assert!(kill(pid, None).is_err(), "it is gone");
+        // One that writes without end stands still, too.
+        let endless = shell("yes").within(Duration::from_millis(200)).finish().unwrap_err();
+        assert!(endless.to_string().contains("did not end within"), "{endless}");
+    }
+
+    #[test]
+    fn what_a_process_started_ends_with_it_in_whichever_session() {
+        let script = "trap '' TERM; (setsid sleep 600 & echo $! ready); sleep 600";
+        let mut running = shell(script);
+        running.wait_for("ready").unwrap();
+        let daemon = running.stdout.split_whitespace().next().unwrap().to_owned();
+        let mark = running.mark.clone();
+        assert!(marked(&mark).len() >= 2, "the shell and the daemon");
+        drop(running);
+        assert_eq!(marked(&mark), []);
+        let state = fs::read_to_string(format!("/proc/{daemon}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{state}");
     }
 
     #[test]

@@ -24,13 +24,20 @@ pub(crate) enum BenchCommand {
     Member,
     /// A job at its quota, alone and among frames forged from its members' addresses
     ///
-    /// Exit status 1 when the forger costs the job 5 % or more.
+    /// Exit status 1 when this was no valid measurement: the job got 5 % less or more among forged
+    /// frames than alone, or there was no flood.
     #[command(after_help = bench_forged::COLUMNS)]
     Forged(bench_forged::ForgedArgs),
     /// Instructions per packet against the committed figures
     ///
     /// Counted by callgrind, so a busy machine changes nothing. Exit status 1 when a figure changed
     /// by more than the tolerance.
+    ///
+    /// callgrind shows its guest no AVX-512, so what is counted, on any machine that runs the gate,
+    /// is the AVX2 arithmetic and the CRC32C of SSE4.2 and PCLMULQDQ. That is what processors run
+    /// that have AVX2 and BMI2 and no AVX-512: their whole path is guarded. Those with AVX-512
+    /// (Skylake-SP and Zen 4 on) run another arithmetic, and with VPCLMULQDQ another CRC32C: of
+    /// their path only the rest is guarded, such as headers, slots and the lane.
     Gate(bench_gate::GateArgs),
     /// Operations on rows of parameters that move between processes, on loopback
     ///

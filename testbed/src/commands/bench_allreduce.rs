@@ -292,15 +292,27 @@ With --peers, of f32 vectors in namespaces, each peer's runs in turn with the ot
                  udp_multicast (the same, and a sum leaves the box once for all), over udp_no_crc
                  (the same without Weft's own CRC: a chunk then has the checksum of its datagram
                  alone, as TCP's segments have theirs), over af_packet (box and workers on packet
-                 sockets), or, with --one-host, over shm; openmpi and openmpi_ring over tcp; gloo
-                 over tcp. Interfaces keep their offloads
+                 sockets), or, with --one-host, over shm; openmpi and openmpi_ring over tcp, or,
+                 with --one-host, openmpi over shm; gloo over tcp. Interfaces keep their offloads
   rate_mbit, mtu of the workers' links; without a rate they are not shaped
+  box_link       unshaped: the link of Weft's box has no rate, for the box stands for a switch;
+                 same: it has the workers' rate, as a host's. openmpi and gloo have no box and are
+                 measured once, in the lab of the first. Nothing with --one-host
   time_us        median over the sums of all rounds, of the slowest rank's time
   cpu_s          CPU seconds of one sum, of all ranks and of Weft's box (cpu_box_s)
   wire_bytes     bytes that all hosts' interfaces sent for one sum, as the kernel counts them: a
                  message that is cut later has one set of headers; loopback is not counted
   wrong          elements of all timed sums at all ranks that differ from the right ones
-  bound_us       the least time that the links allow: Weft's frames of the vector / rate; for the
-                 others 2 (n - 1) / n of the vector in full TCP segments / rate
+  bound_us       the least time that the links allow: Weft's frames of the vector / rate, times
+                 the workers where the box has the same link; for the others 2 (n - 1) / n of the
+                 vector in full TCP segments / rate
+  algorithm      gloo's: ring, bcube and halving_doubling are measured, the row is the fastest's
+  disturbed      other programs of this machine used more than one CPU on average while the row was
+                 measured: its figures are no measure of the peer
+  peer_build     how the peer was built (text: above the table)
+  failure        as above; also a run that took 60 s and ten times the bound of its sums: it is
+                 ended with all its processes, and the other peers go on
   elements       of a chunk of Weft's
-  chunks_by_multicast  chunks of Weft's timed sums that came once for all ranks (JSON, CSV)";
+  chunks_by_multicast  chunks of Weft's timed sums that came once for all ranks (JSON, CSV)
+A size is measured whole and its rows are written before the next begins; a signal ends the table
+with the rows of what was measured.";

@@ -44,10 +44,8 @@ pub(crate) fn run(arguments: &ForgedArgs, format: Format) -> Outcome {
         Format::Json => emit_json(&[&row])?,
         Format::Csv => emit_csv(&[&row])?,
     }
-    if !row.is_valid() {
-        weft_process::say!(
-            "weft: the forger cost the job a twentieth or more, or there was no flood"
-        );
+    if let (Some(why), Format::Json | Format::Csv) = (row.invalid, format) {
+        weft_process::say!("weft: INVALID: {why}");
     }
     Ok(if row.is_valid() { 0 } else { Exit::Failed as u8 })
 }
@@ -76,7 +74,7 @@ fn text(row: &Row) -> String {
         row.forged_at_per_second / 1e6,
         row.forged_frames_per_second / 1e6,
         100.0 * row.cost,
-        if row.is_valid() { "ok" } else { "INVALID" },
+        row.invalid.map_or_else(|| "ok".to_owned(), |why| format!("INVALID: {why}")),
     )
 }
 
@@ -87,4 +85,8 @@ Columns (JSON and CSV name them in full; rates are medians over the rounds):
   alone_per_second          contributions that entered a sum, at 98 % of the quota
   forged_at_per_second      the same while a forger fills the rest of the lane's time
   forged_frames_per_second  the forger's frames, from every member's address in turn
-  cost                      1 - forged_at_per_second / alone_per_second; valid below 0.05";
+  cost                      1 - forged_at_per_second / alone_per_second; valid between -0.05 and
+                            0.05: beyond, either the forger cost the job, or the run without it was
+                            disturbed
+  invalid                   why this is no valid measurement (null, or nothing between commas: it
+                            is one)";

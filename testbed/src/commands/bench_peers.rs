@@ -3,13 +3,13 @@
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use weft_testbed::bench::peers::{self, Peer, Rivals, Row, Settings};
-use weft_testbed::bench::{Lanes, ScratchDir, interrupt};
+use weft_testbed::bench::{BenchError, BoxLink, Lanes, ScratchDir, interrupt};
 use weft_testbed::lab::rootless;
 use weft_testbed::report::Machine;
 
 use super::bench_allreduce::{explain, of_lanes};
 use super::rows::{Rows, or_dash, reason};
-use super::{Exit, Format, Outcome};
+use super::{Exit, Failure, Format, Outcome};
 
 // What conflicts with --peers spares clap its requirement: it has to conflict with these, too.
 #[derive(Debug, Args)]
@@ -27,8 +27,19 @@ pub(crate) struct PeerArgs {
     /// Who is measured. Default: all.
     #[arg(long, value_enum, value_delimiter = ',', requires = "peers")]
     only: Vec<PeerName>,
-    /// Everybody on this host's loopback: Weft through memory (`shm`) and UDP, beside Gloo.
-    #[arg(long, requires = "peers", conflicts_with = "rates")]
+    /// Links of Weft's box where the workers' are shaped: `unshaped`, as a switch's, or the `same`
+    /// rate as theirs, as a host's. With rate 0 all are unshaped.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "unshaped,same",
+        requires = "peers"
+    )]
+    box_links: Vec<BoxLinkName>,
+    /// Everybody on this host: Weft through memory (`shm`) and UDP on loopback, beside OpenMPI
+    /// through memory and Gloo on loopback.
+    #[arg(long, requires = "peers", conflicts_with_all = ["rates", "box_links"])]
     one_host: bool,
 }
 
@@ -43,7 +54,23 @@ enum PeerName {
     WeftShm,
     Openmpi,
     OpenmpiRing,
+    OpenmpiShm,
     Gloo,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum BoxLinkName {
+    Unshaped,
+    Same,
+}
+
+impl BoxLinkName {
+    const fn link(self) -> BoxLink {
+        match self {
+            Self::Unshaped => BoxLink::Unshaped,
+            Self::Same => BoxLink::Same,
+        }
+    }
 }
 
 impl PeerName {
@@ -57,6 +84,7 @@ impl PeerName {
             Self::WeftShm => Peer::WeftShm,
             Self::Openmpi => Peer::OpenMpi,
             Self::OpenmpiRing => Peer::OpenMpiRing,
+            Self::OpenmpiShm => Peer::OpenMpiShm,
             Self::Gloo => Peer::Gloo,
         }
     }
@@ -95,28 +123,26 @@ pub(crate) fn run(
         rounds: arguments.rounds,
         iterations,
         peers: if only.is_empty() { Peer::ALL.to_vec() } else { only },
+        box_links: arguments.box_links.iter().map(|name| name.link()).collect(),
         one_host: arguments.one_host,
     };
-    let mut rows = Rows::begin(format, &header(&Machine::read()))?;
+    let mut rows = Rows::begin(format, &header(&Machine::read(), &rivals))?;
     let mut right = true;
     for place in peers::places(&settings) {
         let rate = place.rate_mbit.map(|rate| format!("{rate} Mb/s"));
         let rate = rate.unwrap_or_else(|| "no rate".to_owned());
         let (workers, mtu, lanes) = (place.workers, place.mtu, place.lanes);
         weft_process::say!("weft: {workers} workers, {rate}, MTU {mtu}, {}", of_lanes(lanes));
-        let measured = match peers::run(&settings, place, &rivals, scratch.path()) {
-            Ok(measured) => measured,
-            Err(error) => {
-                rows.end()?;
-                return Err(explain(error));
-            }
-        };
-        for row in &measured {
-            rows.row(row, text)?;
+        let ended = peers::run(&settings, place, &rivals, scratch.path(), |row| {
             right &= row.is_valid();
             if let Some(failure) = &row.failure {
                 weft_process::say!("weft: {} over {}: FAILED: {failure}", row.peer, row.io);
             }
+            rows.row(row, text)
+        });
+        if let Err(failure) = ended {
+            rows.end()?;
+            return Err(failure);
         }
     }
     rows.end()?;
@@ -128,10 +154,18 @@ const LOOPBACK_MTU: u16 = u16::MAX;
 /// And on Ethernet.
 const ETHERNET_MTU: u16 = 1500;
 
-fn header(machine: &Machine) -> String {
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        explain(error)
+    }
+}
+
+fn header(machine: &Machine, rivals: &Rivals) -> String {
+    let builds: String =
+        rivals.builds().map(|(name, build)| format!("# {name}: {build}\n")).collect();
     format!(
-        "# {}, {} CPUs, kernel {}, load {:.2} {:.2} {:.2}\n# {:>8} {:>6} {:>7} {:>10} {:>12} \
-         {:>11} {:>11} {:>8} {:>10} {:>11} {:>6} {:>9}\n",
+        "# {}, {} CPUs, kernel {}, load {:.2} {:.2} {:.2}\n{builds}# {:>8} {:>6} {:>8} {:>7} \
+         {:>10} {:>12} {:>13} {:>11} {:>8} {:>10} {:>11} {:>6} {:>9}\n",
         machine.cpu,
         machine.cpus,
         machine.kernel,
@@ -140,6 +174,7 @@ fn header(machine: &Machine) -> String {
         machine.load_average[2],
         "Mb/s",
         "mtu",
+        "box link",
         "workers",
         "size (B)",
         "peer",
@@ -154,10 +189,14 @@ fn header(machine: &Machine) -> String {
 }
 
 fn text(row: &Row) -> String {
+    let algorithm = row.algorithm.map(|algorithm| format!(" {}", algorithm.word()));
+    let disturbed = if row.disturbed == Some(true) { " DISTURBED by other programs" } else { "" };
     format!(
-        "  {:>8} {:>6} {:>7} {:>10} {:>12} {:>11} {:>11} {:>8} {:>10} {:>11} {:>6} {:>9}{}\n",
+        "  {:>8} {:>6} {:>8} {:>7} {:>10} {:>12} {:>13} {:>11} {:>8} {:>10} {:>11} {:>6} \
+         {:>9}{}{disturbed}{}\n",
         or_dash(row.rate_mbit, |rate| rate.to_string()),
         row.mtu,
+        or_dash(row.box_link, |link| link.word().to_owned()),
         row.workers,
         row.bytes,
         row.peer,
@@ -168,6 +207,7 @@ fn text(row: &Row) -> String {
         or_dash(row.bound_us, |bound| format!("{bound:.0}")),
         or_dash(row.wrong, |wrong| wrong.to_string()),
         or_dash(row.retransmissions, |count| count.to_string()),
+        algorithm.unwrap_or_default(),
         reason(row.failure.as_ref()),
     )
 }

@@ -82,6 +82,7 @@ fn owner_of_file(name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::plan::KINDS;
 
     #[test]
     fn only_names_with_the_id_of_a_process_are_ours() {
@@ -95,11 +96,13 @@ mod tests {
     #[test]
     fn a_lab_of_this_process_is_not_left() {
         let name = LabName::of_this_process("run");
-        assert_eq!(name.owner(), Some(std::process::id()));
         assert!(is_of_running_command(&name));
         // Process ids end far below.
         let gone: LabName = "probe4294967295".parse().unwrap();
         assert!(!is_of_running_command(&gone) && gone.owner().is_some());
+        for kind in KINDS {
+            assert_eq!(LabName::of_this_process(kind).owner(), Some(std::process::id()), "{kind}");
+        }
         let named: LabName = "runner1".parse().unwrap();
         assert_eq!(named.owner(), None);
     }

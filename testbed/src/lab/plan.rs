@@ -89,8 +89,7 @@ impl LabName {
     /// The process that made it for itself; none for a lab that was given a name.
     #[must_use]
     pub fn owner(&self) -> Option<u32> {
-        let digits = KINDS.iter().find_map(|kind| self.0.strip_prefix(kind))?;
-        digits.parse().ok()
+        KINDS.iter().find_map(|kind| self.0.strip_prefix(kind)?.parse().ok())
     }
 
     /// The namespace of a node.
@@ -107,7 +106,7 @@ impl LabName {
 }
 
 /// What commands call the labs that they make for themselves, with the process's id behind it.
-pub const KINDS: [&str; 3] = ["run", "probe", "bench"];
+pub const KINDS: [&str; 6] = ["run", "probe", "bench", "benchraw", "benchsame", "benchraws"];
 
 /// Takes a namespace's name apart into lab and node; `None` for namespaces of others.
 #[must_use]

@@ -1,6 +1,5 @@
 //! A child process that is gone when its owner is, and what it used.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
@@ -11,6 +10,7 @@ use nix::unistd::Pid;
 
 use super::processes::ProcessError;
 use crate::lab::netns;
+use crate::proc::CpuTimes;
 
 /// A process that does not outlive its owner.
 #[derive(Debug)]
@@ -26,13 +26,7 @@ impl Process {
 
     /// Its processor time so far, user and system, to the kernel's 10 ms.
     pub(super) fn cpu_ns(&self) -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
-        // The name in parentheses may hold anything; utime and stime are the 12th and 13th after
-        // it.
-        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-        let ticks =
-            fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>();
-        ticks * 10_000_000
+        CpuTimes::of(&Path::new("/proc").join(self.0.id().to_string())).own_ns
     }
 
     /// How it ended, if it has.
