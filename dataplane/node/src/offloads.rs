@@ -1,5 +1,5 @@
-//! Frames that an interface refuses for what their senders' kernels left to hardware: named once for
-//! each reason, from the counters of the lanes. Decides nothing else; the reporter looks here.
+//! Frames that an interface refuses for what their senders' kernels left to hardware: named once
+//! for each reason, from the counters of the lanes. Decides nothing else; the reporter looks here.
 
 use weft_config::node::NodeConfig;
 use weft_engine::drops::DropReason;
