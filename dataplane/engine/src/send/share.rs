@@ -8,9 +8,9 @@
 //! - **Before.** From the first halving to the one that leaves a quarter of the window, outcomes
 //!   are counted: answers and losses.
 //! - **After.** Outcomes are counted again, from two round trips later on, and until there are
-//!   enough the window is not halved, and grows to that quarter at most. If half as much is lost, or
-//!   half as much again arrives, less has helped: it was too much. Else the path loses by itself:
-//!   the window is given back.
+//!   enough the window is not halved, and grows to that quarter at most. If half as much is lost,
+//!   or half as much again arrives, less has helped: it was too much. Else the path loses by
+//!   itself: the window is given back.
 //! - **Tolerated.** So great a share halves nothing, for a time. Half as much again, and a
 //!   sixteenth of all, does. A timeout that passes is most likely a loss too, so it doubles once at
 //!   most: what is sent last is lost several times in a row, with nothing after it to show that.
