@@ -108,14 +108,6 @@ local OUTCOME_OF_KIND = {
     ["STATE.4"] = "MISMATCH",
 }
 
--- Flags of an allreduce, likewise.
-local FLAGS_OF_KIND = {
-    ["STATE.16"] = "REFUSED_LENGTH",
-    ["STATE.8"] = "REFUSED_CHECKSUM",
-    ["HELLO.16"] = "REFUSED_LENGTH",
-    ["HELLO.8"] = "REFUSED_CHECKSUM",
-}
-
 local ELEMENT_TYPE = {
     [0] = "none",
     [1] = "i32",
@@ -403,14 +395,10 @@ local function datagrams(tvb, whole)
     return { whole }
 end
 
--- The names of the flags set; of those in a datagram of `kind`, if it is given.
-local function flag_names(flags, kind)
+local function flag_names(flags)
     local names = {}
     for _, value in ipairs({ 0x80, 0x40, 0x20, 0x10, 0x08 }) do
-        if flags % (value * 2) >= value then
-            local own = kind and FLAGS_OF_KIND[string.format("%s.%d", KIND[kind], value)]
-            names[#names + 1] = own or FLAGS[value]
-        end
+        if flags % (value * 2) >= value then names[#names + 1] = FLAGS[value] end
     end
     return names
 end
@@ -620,13 +608,13 @@ local function line(tvb, header)
             "%s count=%d %s %s", text, header.count, ELEMENT_TYPE[header.element_type],
             OPERATION[header.operation])
     end
-    local names = flag_names(header.flags, header.kind)
+    local names = flag_names(header.flags)
     if #names > 0 then text = text .. " [" .. table.concat(names, ",") .. "]" end
     return text
 end
 
 local function add_notes(tree, header)
-    for _, name in ipairs(flag_names(header.flags, header.kind)) do
+    for _, name in ipairs(flag_names(header.flags)) do
         local note = experts[name:lower()]
         if note then tree:add_proto_expert_info(note) end
     end

@@ -259,21 +259,6 @@ fn outcomes_of_an_allreduce_agree() {
 }
 
 #[test]
-fn flags_of_an_allreduce_agree() {
-    let rows = spec_table(&["kind", "flag of an allreduce", "value"]);
-    let spec: Vec<_> =
-        rows.iter().map(|row| [&row[0], &row[1], &row[2]].map(Clone::clone)).collect();
-    let rust = Flags::OF_KINDS.iter().map(|(kind, flag, name)| {
-        [kind.to_string(), (*name).to_owned(), format!("{:#04x}", flag.0)]
-    });
-    assert_eq!(spec, rust.collect::<Vec<_>>(), "SPEC and weft-wire");
-    let lua = Flags::OF_KINDS
-        .iter()
-        .map(|(kind, flag, name)| format!("[\"{kind}.{}\"] = \"{name}\",", flag.0));
-    assert_eq!(lua_rows("FLAGS_OF_KIND"), lua.collect::<Vec<_>>(), "weft.lua and weft-wire");
-}
-
-#[test]
 fn element_lengths_agree() {
     let rust: BTreeMap<u64, u64> =
         ElementType::ALL.iter().map(|(code, _)| (*code as u64, code.len_bytes() as u64)).collect();

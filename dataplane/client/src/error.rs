@@ -112,13 +112,12 @@ pub enum Error {
     /// The session ended: the message names the aggregator or the members that are missing.
     #[error("the session ended: {0}")]
     Session(WorkerError),
-    /// As [`Error::Session`], where the port or the aggregator knows what may have kept frames from
-    /// passing.
+    /// As [`Error::Session`], where the port knows what may have kept frames from passing.
     #[error("the session ended: {error}; {complaint}")]
     Link {
         /// How it ended.
         error: WorkerError,
-        /// What the port or the aggregator knows.
+        /// What the port knows.
         complaint: String,
     },
     /// As [`Error::Session`], and the path of full datagrams to the aggregator is gone.

@@ -50,7 +50,7 @@ impl Group {
             let mut workers = Workers { active: &mut data, other: exponents.as_mut() };
             match io.step(&mut workers, &mut Nothing)? {
                 Some(Event::Opened) => waiting -= 1,
-                Some(Event::Failed(error)) => return Err(io.ended(error, &workers)),
+                Some(Event::Failed(error)) => return Err(io.ended(error)),
                 _ => {}
             }
             if let Some(lease) = data.lease()

@@ -32,13 +32,6 @@ impl Workers<'_> {
         let other = self.other.as_ref().map_or(Nanos::MAX, |worker| worker.poll_timeout());
         self.active.poll_timeout().min(other)
     }
-
-    /// What to do about frames that the box has refused.
-    fn refused_by_box(&self) -> Option<String> {
-        let others = self.other.iter().flat_map(|worker| worker.refused_by_box());
-        let reason = self.active.refused_by_box().chain(others).next()?;
-        Some(format!("the aggregator refuses frames for {}", reason.remedy()?))
-    }
 }
 
 /// A port, its bursts, and the clock.
@@ -81,16 +74,15 @@ impl<P: Port> Io<P> {
         loop {
             match self.step(&mut workers, payload)? {
                 Some(Event::RoundComplete) => return Ok(()),
-                Some(Event::Failed(error)) => return Err(self.ended(error, &workers)),
+                Some(Event::Failed(error)) => return Err(self.ended(error)),
                 _ => {}
             }
         }
     }
 
-    /// The session's end, with what the port or the box knows about it.
-    pub(crate) fn ended(&self, error: WorkerError, workers: &Workers<'_>) -> Error {
-        let refused = || workers.refused_by_box().filter(|_| error.is_stall());
-        match self.port.complaint().or_else(refused) {
+    /// The session's end, with what the port knows about it.
+    pub(crate) fn ended(&self, error: WorkerError) -> Error {
+        match self.port.complaint() {
             Some(complaint) => Error::Link { error, complaint },
             None => Error::Session(error),
         }

@@ -414,11 +414,8 @@ impl fmt::Display for Header {
         if self.count > 0 {
             write!(f, " count={} {} {}", self.count, self.element_type, self.operation)?;
         }
-        for (index, name) in self.flags.names_in(self.kind).enumerate() {
-            write!(f, "{}{name}", if index == 0 { " [" } else { "," })?;
-        }
         if self.flags != Flags::NONE {
-            write!(f, "]")?;
+            write!(f, " [{}]", self.flags)?;
         }
         Ok(())
     }

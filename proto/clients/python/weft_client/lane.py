@@ -23,9 +23,6 @@ CLOSES_UNANSWERED_MAX = 3
 PADDED_UNANSWERED_MAX = 20
 SHORT_ANSWERED_MIN = 20
 
-# Has the kernel cut frames and fill in checksums itself.
-OFFLOADS_OFF = "ethtool -K DEV tx off gso off tso off gro off"
-
 
 class LaneError(Exception):
     """The end of a session; the message says what was attempted and what is missing."""
@@ -77,7 +74,6 @@ class Lane:
         self._unanswered = 0
         self._closes_silent = 0
         self._missing = 0
-        self._refused = Flags(0)
         self._compares_lengths = False
         self._close_until_ns: int | None = None
         self._progress_ns = now_ns
@@ -255,7 +251,6 @@ class Lane:
     def _handle_hello(self, now_ns: int, header: Header, hello: Hello) -> None:
         if hello.shards:
             self.shards = hello.shards
-        self._refused |= header.flags
         shaking = self.state in (State.HELLO, State.JOIN)
         match hello.phase:
             case Phase.CHALLENGE if self.state in (State.HELLO, State.CLOSE):
@@ -348,8 +343,6 @@ class Lane:
             return
         self._heard = True
         self.steps.heard()
-        if header.kind == Kind.STATE:
-            self._refused |= header.flags
         if header.kind == Kind.STATE and header.outcome == Outcome.HAVE:
             self._missing = lease.mask & ~header.members
             if self.steps.handle_have(now_ns, step, header.members >> self.config.rank & 1):
@@ -453,8 +446,6 @@ class Lane:
             self.error = LaneError(f"{where}: no word from the box; is it there, and the address?")
         else:
             missing = f"ranks {ranks(self._missing)} are missing" if self._missing else "no answer"
-            if self._refused & (Flags.REFUSED_LENGTH | Flags.REFUSED_CHECKSUM):
-                missing += f"; the box refuses frames: from a veth, see to `{OFFLOADS_OFF}`"
             self.error = LaneError(f"{where}: no progress in member_timeout; {missing}")
 
 

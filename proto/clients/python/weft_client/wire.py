@@ -39,9 +39,6 @@ class Flags(IntFlag):
     REPLICA = 0x20
     CLAMPED = 0x10
     CONGESTION = 0x08
-    # In an allreduce's STATE and a box's HELLO (SPEC#refused).
-    REFUSED_LENGTH = 0x10
-    REFUSED_CHECKSUM = 0x08
 
 
 class Outcome(IntEnum):

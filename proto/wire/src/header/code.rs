@@ -78,30 +78,6 @@ impl Flags {
     /// A contribution met congestion on its way up (ECN, OR-ed into the sum).
     pub const CONGESTION: Self = Self(0x08);
 
-    /// In an allreduce's STATE and in a box's HELLO: it has refused frames for their length
-    /// (SPEC#refused).
-    pub const REFUSED_LENGTH: Self = Self::CLAMPED;
-    /// Likewise, for a checksum.
-    pub const REFUSED_CHECKSUM: Self = Self::CONGESTION;
-
-    /// Flags of an allreduce, by the kind of the datagram, with their names in SPEC and the
-    /// dissector.
-    pub const OF_KINDS: &'static [(Kind, Self, &'static str)] = &[
-        (Kind::State, Self::REFUSED_LENGTH, "REFUSED_LENGTH"),
-        (Kind::State, Self::REFUSED_CHECKSUM, "REFUSED_CHECKSUM"),
-        (Kind::Hello, Self::REFUSED_LENGTH, "REFUSED_LENGTH"),
-        (Kind::Hello, Self::REFUSED_CHECKSUM, "REFUSED_CHECKSUM"),
-    ];
-
-    /// The names of the flags set in a datagram of this kind.
-    pub(super) fn names_in(self, kind: Kind) -> impl Iterator<Item = &'static str> {
-        let set = Self::ALL.iter().filter(move |(flag, _)| self.contains(*flag));
-        set.map(move |(flag, name)| {
-            let is_it = |(of, own, _): &&(Kind, Self, _)| (*of, *own) == (kind, *flag);
-            Self::OF_KINDS.iter().find(is_it).map_or(*name, |(.., own)| *own)
-        })
-    }
-
     /// Every flag with its name in SPEC and the dissector.
     pub const ALL: &'static [(Self, &'static str)] = &[
         (Self::RETRANSMIT, "RETRANSMIT"),

@@ -138,7 +138,6 @@ impl Aggregator {
         (body.reason, body.shards, body.mask) = (answer.reason, self.shards, lease.mask);
         let encap = member.encap.with_target_mac(mac);
         let mut header = Header {
-            flags: self.refused(),
             chunk: ChunkIndex(u32::from(self.lane)),
             ..plain_header(Kind::Hello, lease.row.job, lease.group, answer.members)
         };

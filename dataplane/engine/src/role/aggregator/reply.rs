@@ -189,15 +189,6 @@ impl Aggregator {
         Ok(self.state(index, rank, Outcome::Stale, Members::EMPTY, Some(cookie), incoming))
     }
 
-    /// What members that ask are told of frames that may have been theirs (SPEC#refused).
-    pub(super) fn refused(&self) -> Flags {
-        let drops = &self.stats.drops;
-        let flag = |flag, refused| if refused > 0 { flag } else { Flags::NONE };
-        let of_checksums = drops.of(DropReason::IpChecksum) + drops.of(DropReason::Integrity);
-        flag(Flags::REFUSED_LENGTH, drops.of(DropReason::Length))
-            .union(flag(Flags::REFUSED_CHECKSUM, of_checksums))
-    }
-
     /// Turns the frame into a header-only STATE to the member.
     pub(super) fn state(
         &self,
@@ -209,10 +200,9 @@ impl Aggregator {
         incoming: &mut Incoming<'_>,
     ) -> Verdict {
         let lease = &self.leases[index.index()];
-        let is_asked = incoming.header.kind == Kind::Status;
         let header = Header {
             kind: Kind::State,
-            flags: if is_asked { self.refused() } else { Flags::NONE },
+            flags: Flags::NONE,
             outcome,
             cookie: echo.unwrap_or(lease.cookie_down),
             members,

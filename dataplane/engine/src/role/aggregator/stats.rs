@@ -1,5 +1,4 @@
-//! What a lane counts (I11). Plain numbers, read by reports and metrics; nothing decides on
-//! them; members that ask are told of some (SPEC#refused).
+//! What a lane counts (I11). Plain numbers, read by reports and metrics; nothing decides on them.
 
 use crate::drops::DropCounters;
 use crate::figures::figures;

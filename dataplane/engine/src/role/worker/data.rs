@@ -325,7 +325,6 @@ impl Lane {
     ) -> Result<DataEvent, Refusal> {
         let Inbound { now, ctx, header, .. } = inbound;
         let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
-        self.refused = self.refused.union(header.flags);
         match header.outcome {
             Outcome::Have => {
                 stats.have += 1;

@@ -129,7 +129,6 @@ impl Lane {
             return Err(Refusal::Handshake);
         }
         self.session.hear(&hello, udp.payload_len, now).map_err(|_| Refusal::Handshake)?;
-        self.refused = self.refused.union(header.flags);
         match hello.phase {
             Phase::Welcome => {
                 let event = self.take_welcome(now, ctx, header, &hello, bitmap);

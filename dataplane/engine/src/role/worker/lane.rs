@@ -6,7 +6,7 @@
 use core::net::SocketAddr;
 
 use weft_wire::frame::{Encap, Udp};
-use weft_wire::header::{Flags, HEADER_LEN, Header, Packet};
+use weft_wire::header::{HEADER_LEN, Header, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{ChunkIndex, Members, Nanos};
 
@@ -68,8 +68,6 @@ pub(super) struct Lane {
     pub(super) missing: Option<Members>,
     /// The step that they are missing from in this epoch; none after a WAITING.
     pub(super) missing_at: Option<u32>,
-    /// What the box has said of frames that it refused.
-    pub(super) refused: Flags,
     /// When the box last said anything that could be believed.
     pub(super) word_at: Option<Nanos>,
     pub(super) silence: Silence,
@@ -145,7 +143,6 @@ impl Lane {
             waiting_since: None,
             missing: None,
             missing_at: None,
-            refused: Flags::NONE,
             word_at: None,
             silence: Silence::default(),
             hearing: Hearing::new(config),

@@ -40,7 +40,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use weft_wire::Nanos;
 use weft_wire::frame::{ETHERNET_LEN, Encap, IPV6_LEN, UDP_LEN};
-use weft_wire::header::{Flags, HEADER_LEN};
+use weft_wire::header::HEADER_LEN;
 
 pub use config::{ChunkMeta, LeaseInfo, Part, Payload, WorkerConfig};
 pub use event::{Event, Extent, LeaseFault, Refusal, RoundError, WorkerError};
@@ -48,7 +48,6 @@ pub use handshake::BATCH_MAX;
 pub use lane::Crc32c;
 pub use stats::WorkerStats;
 
-use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::send::pacer::TokenBucket;
 use lane::{Lane, Shared};
@@ -135,17 +134,6 @@ impl Worker {
     #[must_use]
     pub fn stats(&self) -> &WorkerStats {
         &self.stats
-    }
-
-    /// What may have become of frames that the box does not have: reasons for which it has refused
-    /// some.
-    pub fn refused_by_box(&self) -> impl Iterator<Item = DropReason> {
-        let flags = self.lanes.iter().fold(Flags::NONE, |flags, lane| flags.union(lane.refused));
-        let reasons = [
-            (Flags::REFUSED_LENGTH, DropReason::Length),
-            (Flags::REFUSED_CHECKSUM, DropReason::Integrity),
-        ];
-        reasons.into_iter().filter(move |(flag, _)| flags.contains(*flag)).map(|(_, reason)| reason)
     }
 
     /// True while a round is under way.

@@ -10,7 +10,6 @@ use weft_wire::{Cookie, GroupId, JobId, Members, Nanos};
 use super::rig::*;
 use crate::drops::DropReason;
 use crate::role::Verdict;
-use crate::role::aggregator::Aggregator;
 
 /// A frame and the reason it must be refused for.
 type Case = (&'static str, Vec<u8>, DropReason);
@@ -110,23 +109,6 @@ fn hand_over(member: &Member) -> Vec<u8> {
     let mut header = member.header(Kind::Answer, 0);
     header.members = Members(0b11);
     member.frame(&header, &payload(1))
-}
-
-#[test]
-fn members_that_ask_are_told_of_frames_that_lack_a_part() {
-    let (mut aggregator, mut group, _) = open(2);
-    let flags = |aggregator: &mut Aggregator, frame| send(aggregator, frame).unwrap().header.flags;
-    let good = group[0].contribution(0, 1);
-    assert_eq!(flags(&mut aggregator, group[0].status(0)), Flags::NONE);
-    assert_eq!(send(&mut aggregator, good[..60].to_vec()).unwrap_err(), DropReason::Length);
-    assert_eq!(flags(&mut aggregator, group[0].status(0)), Flags::REFUSED_LENGTH);
-    let damaged = patched(&group[0], 22, &[9]);
-    assert_eq!(send(&mut aggregator, damaged).unwrap_err(), DropReason::IpChecksum);
-    let both = Flags::REFUSED_LENGTH.union(Flags::REFUSED_CHECKSUM);
-    assert_eq!(flags(&mut aggregator, group[0].status(0)), both);
-    assert_eq!(group[0].join(&mut aggregator, None).header.flags, both);
-    absorb(&mut aggregator, good.clone());
-    assert_eq!(flags(&mut aggregator, good), Flags::NONE, "it has not asked");
 }
 
 #[test]
