@@ -154,63 +154,54 @@ fn start(namespace: &Namespace, mut command: Command, log: &Path) -> Running {
     Running(wrapped.spawn().expect("nsenter runs"))
 }
 
-/// Without its `ethtool` line the recipe's box refuses joined frames, and where it checks them all
-/// that come without a checksum.
+/// Starts a recipe's box and its clients, without an `ethtool` line, from a file in which `from`
+/// stands for `to`.
+fn start_changed(
+    reader: &Reader,
+    namespace: &Namespace,
+    name: &str,
+    [from, to]: [&str; 2],
+) -> (Client, Vec<Client>) {
+    let recipe = fs::read_to_string(root().join(FOLDER).join(name)).expect("a recipe");
+    assert!(recipe.contains(from), "{recipe}");
+    let file = reader.path(name);
+    fs::write(&file, recipe.replace(from, to)).expect("a file");
+    let path = file.to_str().expect("a path of text");
+    let mut started = Vec::new();
+    for (index, command) in of_recipe(&recipe).iter().enumerate() {
+        let log = reader.path(&format!("{index}.log"));
+        let command = command.replace(&format!("{FOLDER}/{name}"), path);
+        if command.contains("weft-node ") || command.contains(" --example ") {
+            started.push(Client(start(namespace, reader.shell(&command), &log), log));
+            let is_ready = || started[0].said().contains("ready");
+            assert!(eventually(PATIENCE, is_ready), "{}", started[0].said());
+        } else if !command.starts_with("ethtool") {
+            let output = namespace.wrap(&reader.bash(&command)).output().expect("bash runs");
+            assert!(output.status.success(), "`{command}`: {}", said(&output));
+        }
+    }
+    (started.remove(0), started)
+}
+
+/// A box that checks checksums refuses all that comes without one.
 #[test]
 fn offloads_that_are_on_are_named_by_the_box() {
     let test = "offloads_that_are_on_are_named_by_the_box";
     if !(has_lab(test) && has_dpdk(test)) {
         return;
     }
-    let reader = Reader::new();
-    let recipe = fs::read_to_string(root().join(FOLDER).join("dpdk-veth.toml")).expect("a recipe");
-    let file = reader.path("checked.toml");
-    let checked = recipe.replace("\nmembers", "\nintegrity = \"checksum16\"\nmembers");
-    fs::write(&file, checked).expect("a file");
-    let namespace = Namespace::new(ALONE);
-    let (mut boxes, mut clients) = (Vec::new(), Vec::new());
-    for (index, command) in of_recipe(&recipe).iter().enumerate() {
-        let log = reader.path(&format!("{index}.log"));
-        let command = command.replace(
-            "dataplane/node/configs/dpdk-veth.toml",
-            file.to_str().expect("a path of text"),
-        );
-        if command.contains("weft-node ") {
-            boxes.push(Client(start(&namespace, reader.shell(&command), &log), log));
-            assert!(eventually(PATIENCE, || boxes[0].said().contains("ready")));
-        } else if command.contains(" --example ") {
-            clients.push(Client(start(&namespace, reader.shell(&command), &log), log));
-        } else if !command.starts_with("ethtool") {
-            let output = namespace.wrap(&reader.bash(&command)).output().expect("bash runs");
-            assert!(output.status.success(), "`{command}`: {}", said(&output));
-        }
-    }
+    let (reader, namespace) = (Reader::new(), Namespace::new(ALONE));
+    let change = ["\nmembers", "\nintegrity = \"checksum16\"\nmembers"];
+    let (Client(running, log), mut clients) =
+        start_changed(&reader, &namespace, "dpdk-veth.toml", change);
     for client in &mut clients {
-        let is_over = || !matches!(client.0.0.try_wait(), Ok(None));
-        assert!(eventually(PATIENCE, is_over), "a client does not end");
+        let is_over = eventually(PATIENCE, || !matches!(client.0.0.try_wait(), Ok(None)));
+        assert!(is_over, "a client does not end: {}", client.said());
     }
-    let Client(running, log) = boxes.remove(0);
     assert!(running.end().status.success());
     let text = fs::read_to_string(log).expect("a log");
     for reason in ["length", "integrity"] {
         let line = format!("weft-node: warning: agg0 refuses frames for {reason}: ");
         assert_eq!(text.matches(&line).count(), 1, "{text}");
     }
-}
-
-#[test]
-fn joined_frames_that_a_port_refuses_are_named_by_the_box() {
-    if !has_lab("joined_frames_that_a_port_refuses_are_named_by_the_box") {
-        return;
-    }
-    let (reader, namespace) = (Reader::new(), Namespace::new(ALONE));
-    let change = ["qdisc_bypass = false", "offload = false"];
-    let (node, _clients) = start_changed(&reader, &namespace, "af-packet-veth.toml", change);
-    let is_named = || node.said().contains("frames on agg0 were longer than its MTU of 1500");
-    assert!(eventually(PATIENCE, is_named), "{}", node.said());
-    assert!(node.said().contains("`ethtool -K"), "{}", node.said());
-    let Client(running, log) = node;
-    assert!(running.end().status.success());
-    let text = fs::read_to_string(log).expect("a log");
-    assert_eq!(text.matches("weft-node: warning: ").count(), 1, "{text}");
 }

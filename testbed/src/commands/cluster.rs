@@ -85,7 +85,7 @@ pub(crate) enum ClusterCommand {
 impl ClusterArgs {
     /// The cluster, which is there unless a subcommand is.
     pub(super) fn cluster(&self) -> Result<Cluster, Failure> {
-        read_cluster(self.cluster.as_deref().unwrap_or(Path::new("")))
+        read_cluster(self.cluster.as_deref().unwrap_or_else(|| Path::new("")))
     }
 }
 

@@ -94,7 +94,8 @@ impl JobSection {
     #[must_use]
     pub fn chunk_elements(&self, mtu: u32) -> u16 {
         let fit = elements_max(mtu);
-        self.elements.unwrap_or(if (256..512).contains(&fit) { 256 } else { fit / 64 * 64 })
+        let auto = if (256..512).contains(&fit) { 256 } else { fit / 64 * 64 };
+        self.elements.unwrap_or(auto)
     }
 
     /// Refuses packets that do not fit links of this MTU, or that no row may have.
