@@ -9,7 +9,7 @@ use std::path::Path;
 pub(crate) struct CpuTimes {
     /// Of its threads, those that have ended included.
     pub(crate) own_ns: u64,
-    /// Of its children that it has waited for, and of theirs.
+    /// Of children that it has waited for, and of their children.
     pub(crate) waited_ns: u64,
 }
 

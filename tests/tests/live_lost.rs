@@ -67,7 +67,7 @@ fn a_journal_that_lost_its_end_ends_the_job_with_both_versions() {
     file.set_len(len * 2 / 5).expect("a shorter file");
     server.restart();
 
-    // The worker goes on, and hears why it cannot.
+    // The worker goes on, and ends with the reason.
     let ended = |session: &mut PushSession, model: &mut [f32]| -> Result<(), PushError> {
         let version = session.pull(model)?;
         session.push(&vec![1e-3; DIMENSION], version)?.wait().map(drop)

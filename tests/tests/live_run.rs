@@ -123,7 +123,7 @@ fn a_run_goes_on_without_namespaces_where_ip_cannot_make_them() {
     }
     let folder = tempfile::tempdir().expect("a temporary directory");
     let ip = folder.path().join("ip");
-    // As in a chroot whose root is no mount point: namespaces can be made, and not entered.
+    // As in a chroot that is no mount point: namespaces can be made, and not entered.
     let script = "#!/bin/sh\ncase \"$*\" in *-netns*) echo no mount point >&2; exit 1;; esac\n\
                   PATH=$OTHERS exec ip \"$@\"\n";
     fs::write(&ip, script).expect("written");

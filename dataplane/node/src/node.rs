@@ -67,7 +67,7 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
     };
     let stats_ms = Some(config.node.stats_period_s.saturating_mul(1000)).filter(|ms| *ms > 0);
     let metrics_ms = metrics.as_ref().map(|_| config.node.metrics_period_ms.max(10));
-    // What an interface refuses is worth a warning, which the reporter writes.
+    // The reporter warns of frames that an interface refuses.
     let watch_ms = matches!(config.port.io, Io::AfPacket | Io::Dpdk).then_some(WATCH_MS);
     let period_ms = stats_ms.into_iter().chain(metrics_ms).chain(watch_ms).min();
     let shards = usize::from(config.lcores.shards);

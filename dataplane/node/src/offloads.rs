@@ -6,7 +6,7 @@ use weft_engine::drops::DropReason;
 
 use crate::stats::LaneSnapshot;
 
-/// What has been named.
+/// The reasons and complaints that the log has.
 #[derive(Debug, Default)]
 pub(crate) struct Offloads {
     named: Vec<DropReason>,
@@ -17,7 +17,7 @@ impl Offloads {
     /// The lines to write now, each once.
     pub(crate) fn look(&mut self, config: &NodeConfig, lanes: &[LaneSnapshot]) -> Vec<String> {
         let interface = lanes.first().and_then(|lane| interface(config, lane));
-        // Where frames are damaged on purpose, nothing follows from it.
+        // A fault port damages frames on purpose, which is no sender's fault.
         let Some(interface) = interface.filter(|_| config.faults.is_none()) else {
             return Vec::new();
         };

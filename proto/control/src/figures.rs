@@ -122,8 +122,8 @@ impl DropReason {
         Self::ALL[self as usize].1
     }
 
-    /// What to do about frames that were refused for what their sender's kernel leaves to hardware:
-    /// a veth has none, and passes on what it is given.
+    /// The remedy for frames that lack what their sender's kernel leaves to hardware: a veth has
+    /// none, and passes them on as they are.
     #[must_use]
     pub fn remedy(self) -> Option<String> {
         let cause = match self {

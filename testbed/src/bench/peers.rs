@@ -329,8 +329,8 @@ fn rows<'b>(
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// The hosts of a place: those that have their addresses from the kernel, and, where somebody needs
-/// it, a lab whose box has its own. Each stands once for every link of the box.
+/// The networks of a place, one for each link of the box: hosts with addresses of the kernel, and,
+/// for peers on packet sockets, a lab whose box has an address of its own.
 struct Networks(Vec<(NetworkKey, Network)>);
 
 /// The box's link, and whether the box has an address of its own.

@@ -419,8 +419,8 @@ impl Drop for Running {
     }
 }
 
-/// Makes this process the parent of what its children leave behind, such as mpirun's daemons, whose
-/// CPU time would count as another program's. [`reap`] waits for them.
+/// Makes this process the parent of orphans of its children, such as mpirun's daemons: their CPU
+/// time would count as another program's. [`reap`] waits for them.
 pub(super) fn adopt() {
     // A kernel that refuses leaves them to init.
     let _ = set_child_subreaper(true);

@@ -23,7 +23,7 @@ pub struct Facts {
     pub user_namespaces: UserNamespaces,
     /// Queueing disciplines.
     pub qdiscs: Vec<(Qdisc, QdiscState)>,
-    /// Ends of veth pairs in this network namespace whose frames leave joined or without checksums.
+    /// Ends of veth pairs in this network namespace that send frames joined or without checksums.
     pub offloaded: Vec<String>,
     /// Version of libdpdk that pkg-config finds.
     pub dpdk_version: Option<String>,

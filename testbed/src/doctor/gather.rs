@@ -131,8 +131,7 @@ pub fn try_qdisc(qdisc: Qdisc) -> QdiscState {
     }
 }
 
-/// Ends of veth pairs here that leave cutting and checksums to hardware. Whose are elsewhere is in
-/// other namespaces.
+/// Returns the ends of veth pairs in this namespace that leave cutting and checksums to hardware.
 fn offloaded() -> Vec<String> {
     let veths = run(Command::new("ip").args(["-o", "link", "show", "type", "veth"]));
     let text = veths.as_ref().map(stdout).unwrap_or_default();

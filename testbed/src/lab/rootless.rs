@@ -68,7 +68,7 @@ pub fn acquire() -> Result<Privilege, RootlessError> {
 }
 
 /// Makes and removes a namespace as a lab does. Capabilities are not enough: `ip` may be missing,
-/// `/run` may be read-only, and in a chroot whose root is no mount point `ip` cannot mount `/sys`.
+/// `/run` may be read-only, and `ip` cannot mount `/sys` in a chroot that is no mount point.
 fn try_namespace() -> Result<(), RootlessError> {
     let name = format!("wf-probe-{}", std::process::id());
     let made = netns::ip_batch(None, &[format!("netns add {name}")]);

@@ -160,7 +160,7 @@ pub enum PlanError {
     /// What a switch cannot do.
     #[error("--switch bmv2 has one aggregator of one lane, in a lab on one switch")]
     Switch,
-    /// What a switch's program cannot parse.
+    /// The switch's program cannot parse packets of this size.
     #[error(
         "--switch bmv2 sums packets of 32, 64, 128 or 256 elements, and these have {elements}, for \
          lab.mtu is {mtu}: set elements in [job], or lab.mtu = 1500"

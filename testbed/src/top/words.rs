@@ -159,7 +159,7 @@ fn dropped(line: &super::DropLine) -> Vec<String> {
     vec![of.to_owned(), line.what.clone(), line.count.to_string()]
 }
 
-/// What to do about frames that a box refuses, where that is known.
+/// Returns the remedy for frames that a box refuses, if there is one.
 fn remedy(line: &super::DropLine) -> Option<Vec<String>> {
     let (reason, _) = DropReason::ALL.iter().find(|(_, name)| *name == line.what)?;
     let remedy = reason.remedy().filter(|_| !line.node.is_empty())?;

@@ -48,7 +48,7 @@ pub struct LaneSnapshot {
     pub info: PortInfo,
     /// Counters of its port.
     pub port: PortStats,
-    /// What the port knows that may keep frames from passing.
+    /// The port's reason, if any, why frames may not pass.
     pub complaint: Option<String>,
     /// Breaths and transmit losses.
     pub breaths: LaneStats,
